@@ -1,0 +1,3 @@
+from laaciq.cli import main
+
+main()

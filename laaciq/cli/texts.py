@@ -1,0 +1,70 @@
+"""`laaciq texts`: what a set of texts holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from laaciq.corpus import Texts, read_texts
+from laaciq.corpus.sources import BUILTIN
+
+
+def texts(
+    source: Annotated[
+        str, typer.Argument(help="'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
+    ] = BUILTIN,
+    languages: Annotated[str | None, typer.Option(help="Only these, for example 'eng,swa,Tamil'.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show the languages, scripts, passages and bytes of a set of texts."""
+    found = read_texts(source).select(split_names(languages))
+    if as_json:
+        typer.echo(json.dumps(_summary(found), ensure_ascii=False, indent=1))
+    else:
+        Console().print(_table(found))
+
+
+def split_names(names: str | None) -> list[str] | None:
+    """`"eng, swa"` → `["eng", "swa"]`."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _summary(texts: Texts) -> dict[str, object]:
+    return {
+        "name": texts.name,
+        "parallel": texts.parallel,
+        "languages": [
+            {
+                "language": code,
+                "name": passages.language.name,
+                "script": passages.language.script,
+                "passages": len(passages),
+                "documents": len(set(passages.documents)),
+                "bytes": passages.byte_count,
+            }
+            for code, passages in texts.by_language.items()
+        ],
+    }
+
+
+def _table(texts: Texts) -> Table:
+    kind = "parallel" if texts.parallel else "not parallel"
+    scripts = {passages.language.script for passages in texts.by_language.values()}
+    count = len(texts.languages)
+    title = (
+        f"{texts.name}: {count} language{'s' * (count > 1)}, {len(scripts)} script{'s' * (len(scripts) > 1)}, {kind}"
+    )
+    table = Table(title=title, title_justify="left")
+    for heading in ("language", "name", "script"):
+        table.add_column(heading)
+    for heading in ("passages", "bytes", "bytes a passage"):
+        table.add_column(heading, justify="right")
+    for code, passages in texts.by_language.items():
+        size = passages.byte_count
+        own = passages.language
+        table.add_row(code, own.name, own.script, f"{len(passages)}", f"{size:,}", f"{size / len(passages):.0f}")
+    return table

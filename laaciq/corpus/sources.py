@@ -1,0 +1,238 @@
+"""Reading texts: the built-in set, a folder, JSON Lines, Parquet or a `datasets` dataset.
+
+- `builtin`: the passages that come with this package.
+- a folder of `<code>.txt`, UTF-8, one passage a line. Parallel when the line counts agree. `documents.txt`, one id a line, names
+  the document of each line, and then the counts must agree. A folder with `calibration/` and `test/` of that form gives its own split.
+- `FILE.jsonl`, `FILE.parquet`, `datasets:NAME`: records with `language` and `text`, and optionally `document`, `passage` (an id
+  that aligns languages) and `part` (`calibration` or `test`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from laaciq import reference
+from laaciq.corpus.languages import language
+from laaciq.corpus.split import CALIBRATION_SHARE, Split, divide_calibration, split
+from laaciq.corpus.texts import Passages, Texts
+from laaciq.errors import BrokenTexts, MissingExtra, UnknownLanguage
+
+BUILTIN = "builtin"
+DOCUMENTS = "documents.txt"
+
+
+def read_texts(source: str | Path = BUILTIN) -> Texts:
+    """All the text of a source, its parts (if it has any) end to end."""
+    parts = _read_parts(source)
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    first, second = parts["calibration"], parts["test"]
+    joined = {
+        code: Passages(first[code].language, first[code].texts + p.texts, first[code].documents + p.documents)
+        for code, p in second.by_language.items()
+    }
+    return Texts(first.name, joined, first.parallel and second.parallel)
+
+
+def read_split(source: str | Path = BUILTIN, *, calibration_share: float = CALIBRATION_SHARE, seed: int = 0) -> Split:
+    """Calibration, validation and test text of a source: its own parts where it has them, else divided by document."""
+    parts = _read_parts(source)
+    if len(parts) == 1:
+        return split(next(iter(parts.values())), calibration_share=calibration_share, seed=seed)
+    return divide_calibration(parts["calibration"], parts["test"], seed=seed)
+
+
+def _read_parts(source: str | Path) -> dict[str, Texts]:
+    """`{"all": texts}`, or the parts `calibration` and `test` in the same languages."""
+    name = str(source)
+    if name == BUILTIN:
+        return _folder_parts(reference.texts_path(), name=BUILTIN)
+    if name.startswith("datasets:"):
+        return _record_parts(_dataset_records(name.removeprefix("datasets:")), name=name)
+    path = Path(source)
+    if path.is_dir():
+        return _folder_parts(path, name=name)
+    if not path.exists():
+        raise BrokenTexts(f"no texts at {name}: give 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
+    if path.suffix in (".jsonl", ".json"):
+        return _record_parts(_json_records(path), name=name)
+    if path.suffix == ".parquet":
+        return _record_parts(_parquet_records(path), name=name)
+    raise BrokenTexts(f"{name} is not a kind of text file that can be read here: give a folder, .jsonl or .parquet")
+
+
+# Folders
+
+
+def _folder_parts(folder: Path, *, name: str) -> dict[str, Texts]:
+    if not (folder / "test").is_dir():
+        return {"all": _read_folder(folder, name=name)}
+    if not (folder / "calibration").is_dir():
+        raise BrokenTexts(f"{folder} has test/ but no calibration/: add it, or give {folder / 'test'} itself")
+    return _checked_parts({part: _read_folder(folder / part, name=name) for part in ("calibration", "test")})
+
+
+def _read_folder(folder: Path, *, name: str) -> Texts:
+    files = sorted(path for path in folder.glob("*.txt") if path.name != DOCUMENTS)
+    if not files:
+        raise BrokenTexts(f"{folder} holds no <code>.txt: put one file a language there, such as eng.txt")
+    lines: dict[str, list[str]] = {}
+    for path in files:
+        try:
+            code = language(path.stem).code
+        except UnknownLanguage as error:
+            raise UnknownLanguage(f"{path}: {error}") from None
+        if code in lines:
+            raise BrokenTexts(f"{folder} has two files for {code}: {path.name} is the second; keep one")
+        lines[code] = _read_lines(path)
+        if not any(lines[code]):
+            raise BrokenTexts(f"{path} is empty: write one passage a line, or remove it")
+    counts = {code: len(own) for code, own in lines.items()}
+    documents = _read_lines(folder / DOCUMENTS) if (folder / DOCUMENTS).exists() else None
+    if documents is not None:
+        for code, count in counts.items():
+            if count != len(documents):
+                raise BrokenTexts(
+                    f"{folder} is misaligned: {code}.txt has {count} lines and {DOCUMENTS} {len(documents)}; "
+                    f"line k of every file must be the same passage"
+                )
+    parallel = len(lines) > 1 and len(set(counts.values())) == 1
+    if not parallel and documents is None:
+        lines = {code: [line for line in own if line] for code, own in lines.items()}
+    for code, own in lines.items():
+        if "" in own:
+            raise BrokenTexts(
+                f"{folder} is misaligned: line {own.index('') + 1} of {code}.txt is empty; "
+                f"line k of every file must be the same passage"
+            )
+    return _texts(name, lines, documents, parallel=parallel)
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Lines without surrounding white space; empty lines at the end do not count."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BrokenTexts(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    lines = [line.strip() for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _texts(name: str, lines: dict[str, list[str]], documents: list[str] | None, *, parallel: bool) -> Texts:
+    """Without document ids every passage is its own document, named by its content: its place in the file means nothing."""
+    if documents is None and parallel:
+        pivot = lines["eng"] if "eng" in lines else next(iter(lines.values()))
+        documents = [_content_name(line) for line in pivot]
+    by_language = {}
+    for code, own in lines.items():
+        names = documents if documents is not None else [_content_name(line) for line in own]
+        by_language[code] = Passages(language(code), tuple(own), tuple(names))
+    return Texts(name, by_language, parallel)
+
+
+def _content_name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# Records
+
+
+def _record_parts(records: Iterable[dict[str, Any]], *, name: str) -> dict[str, Texts]:
+    by_part: dict[str, list[dict[str, Any]]] = {}
+    for number, record in enumerate(records, start=1):
+        _check_record(record, f"{name}, record {number}")
+        by_part.setdefault(record.get("part") or "all", []).append(record)
+    if not by_part:
+        raise BrokenTexts(f"{name} holds no records: each needs 'language' and 'text'")
+    if set(by_part) not in ({"all"}, {"calibration", "test"}):
+        raise BrokenTexts(f"{name}: 'part' must be 'calibration' or 'test' in every record, or in none")
+    return _checked_parts({part: _record_texts(own, name) for part, own in by_part.items()})
+
+
+def _check_record(record: object, where: str) -> None:
+    if not isinstance(record, dict):
+        raise BrokenTexts(f"{where} is not an object with 'language' and 'text'")
+    for key in ("language", "text"):
+        if not isinstance(record.get(key), str) or not record[key].strip():
+            raise BrokenTexts(f"{where} has no {key!r}: every record needs 'language' and 'text', both not empty")
+
+
+def _record_texts(records: list[dict[str, Any]], name: str) -> Texts:
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        grouped.setdefault(language(record["language"]).code, []).append(record)
+    grouped = dict(sorted(grouped.items()))
+    aligned = {code: [str(r["passage"]) for r in own if r.get("passage") is not None] for code, own in grouped.items()}
+    first = sorted(next(iter(aligned.values())))
+    parallel = (
+        len(grouped) > 1
+        and len(set(first)) == len(first)
+        and all(sorted(ids) == first and len(ids) == len(grouped[code]) for code, ids in aligned.items())
+    )
+    by_language = {}
+    for code, unordered in grouped.items():
+        own = sorted(unordered, key=lambda record: str(record["passage"])) if parallel else unordered
+        texts = tuple(" ".join(record["text"].split("\n")).strip() for record in own)
+        fallback = [str(r["passage"]) for r in own] if parallel else [_content_name(text) for text in texts]
+        documents = tuple(str(r.get("document") or other) for r, other in zip(own, fallback, strict=True))
+        by_language[code] = Passages(language(code), texts, documents)
+    return Texts(name, by_language, parallel)
+
+
+def _json_records(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(_read_lines(path), start=1):
+        if not line:
+            continue
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BrokenTexts(f"{path}, line {number} is not JSON ({error.msg}): write one object a line") from None
+
+
+def _parquet_records(path: Path) -> Iterator[dict[str, Any]]:
+    parquet = _extra("pyarrow.parquet", extra="parquet")
+    try:
+        yield from parquet.read_table(path).to_pylist()
+    except (ValueError, OSError) as error:  # pyarrow's ArrowInvalid is a ValueError
+        raise BrokenTexts(f"{path} is not a Parquet file: {error}") from None
+
+
+def _dataset_records(name: str) -> Iterator[dict[str, Any]]:
+    """`NAME`, `NAME:SPLIT` or `NAME:SPLIT:CONFIGURATION`; NAME may be a folder."""
+    datasets = _extra("datasets", extra="datasets")
+    path, _, rest = name.partition(":")
+    part, _, configuration = rest.partition(":")
+    yield from datasets.load_dataset(path, configuration or None, split=part or "test")
+
+
+def _extra(module: str, *, extra: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(f"{module.partition('.')[0]} is not installed: pip install 'laaciq[{extra}]'") from None
+
+
+# Parts
+
+
+def _checked_parts(parts: dict[str, Texts]) -> dict[str, Texts]:
+    """Parts must have the same languages and no passage in common."""
+    if len(parts) == 1:
+        return parts
+    calibration, test = parts["calibration"], parts["test"]
+    if missing := set(calibration.languages) ^ set(test.languages):
+        raise BrokenTexts(f"{test.name}: {', '.join(sorted(missing))} is in calibration or in test but not in both")
+    for code, passages in test.by_language.items():
+        if common := set(passages.texts) & set(calibration[code].texts):
+            raise BrokenTexts(
+                f"{test.name}: a passage of {code} is in calibration and in test; remove one: {min(common)[:60]!r}"
+            )
+    return parts

@@ -1,0 +1,73 @@
+"""Texts by language: what every other room reads, wherever the text came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from laaciq.corpus.languages import Language, language
+from laaciq.errors import BrokenTexts, UnknownLanguage
+
+
+@dataclass(frozen=True)
+class Passages:
+    """One language's passages, each with the document that it comes from (passages of a document hang together)."""
+
+    language: Language
+    texts: tuple[str, ...]
+    documents: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.texts) != len(self.documents):
+            raise BrokenTexts(
+                f"{self.language.code}: {len(self.texts)} passages but {len(self.documents)} document ids; give one each"
+            )
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def byte_count(self) -> int:
+        return sum(len(text.encode()) for text in self.texts)
+
+    def at(self, positions: Iterable[int]) -> Passages:
+        chosen = list(positions)
+        return replace(
+            self, texts=tuple(self.texts[i] for i in chosen), documents=tuple(self.documents[i] for i in chosen)
+        )
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Passages in several languages. `parallel`: passage k says the same in every language."""
+
+    name: str
+    by_language: Mapping[str, Passages]
+    parallel: bool
+
+    @property
+    def languages(self) -> list[str]:
+        return list(self.by_language)
+
+    def __getitem__(self, code: str) -> Passages:
+        return self.by_language[code]
+
+    def select(self, names: Iterable[str] | None) -> Texts:
+        """The texts in these languages only, in the order given (None: all). Any name that `language` takes."""
+        if names is None:
+            return self
+        wanted = list(dict.fromkeys(language(name).code for name in names))
+        for code in wanted:
+            if code not in self.by_language:
+                raise UnknownLanguage(
+                    f"{self.name} has no text in {language(code).name} ({code}); it has {', '.join(self.languages)}"
+                )
+        return replace(self, by_language={code: self.by_language[code] for code in wanted})
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any passage, document id or alignment, and with nothing else."""
+        content = [self.parallel, [(code, p.texts, p.documents) for code, p in sorted(self.by_language.items())]]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
