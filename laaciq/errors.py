@@ -18,3 +18,19 @@ class BrokenTexts(LaaciqError):
 
 class MissingExtra(LaaciqError):
     """An optional library is needed and not installed."""
+
+
+class BrokenModel(LaaciqError):
+    """A model that is missing, half-written, of an unknown kind, or holds NaN or infinite weights."""
+
+
+class BadOption(LaaciqError):
+    """An option out of range, an unknown method, or options that contradict each other."""
+
+
+class OutputConflict(LaaciqError):
+    """The output folder holds something that is not ours to overwrite."""
+
+
+class TooLittleMemory(LaaciqError):
+    """The work would not fit into memory."""

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import texts
+from laaciq.cli import check, evaluate, run, texts
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -18,7 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("texts")(texts.texts)
+for command in (run.run, evaluate.evaluate, check.check, texts.texts):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:

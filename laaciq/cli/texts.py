@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from laaciq.cli import options as shared
 from laaciq.corpus import Texts, read_texts
 from laaciq.corpus.sources import BUILTIN
 
@@ -17,20 +18,15 @@ def texts(
     source: Annotated[
         str, typer.Argument(help="'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
     ] = BUILTIN,
-    languages: Annotated[str | None, typer.Option(help="Only these, for example 'eng,swa,Tamil'.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    languages: shared.Languages = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show the languages, scripts, passages and bytes of a set of texts."""
-    found = read_texts(source).select(split_names(languages))
+    found = read_texts(source).select(shared.split_names(languages))
     if as_json:
         typer.echo(json.dumps(_summary(found), ensure_ascii=False, indent=1))
     else:
         Console().print(_table(found))
-
-
-def split_names(names: str | None) -> list[str] | None:
-    """`"eng, swa"` → `["eng", "swa"]`."""
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _summary(texts: Texts) -> dict[str, object]:

@@ -8,15 +8,9 @@ import pytest
 
 from laaciq import reference
 from laaciq.corpus import language, read_split, read_texts
+from laaciq.corpus.identification import letters_in_script
 
 TEXTS = read_texts()
-# How Unicode's character names begin, where that differs from the script's name.
-CHARACTER_NAMES = {
-    "Bangla": ("BENGALI",),
-    "Han": ("CJK",),
-    "Japanese": ("CJK", "HIRAGANA", "KATAKANA"),
-    "Korean": ("HANGUL",),
-}
 
 
 def test_enough_of_everything():
@@ -41,12 +35,7 @@ def test_script_length_and_duplicates(code):
     texts = TEXTS[code].texts
     assert len(set(texts)) == len(texts)
     assert all(unicodedata.normalize("NFC", text) == text for text in texts)
-    script = language(code).script
-    names = CHARACTER_NAMES.get(script, (script.upper(),))
-    for text in texts:
-        letters = [character for character in text if unicodedata.category(character).startswith("L")]
-        inside = sum(unicodedata.name(character, "").startswith(names) for character in letters)
-        assert inside >= 0.95 * len(letters), text
+    assert all(letters_in_script(text, language(code).script) >= 0.95 for text in texts)
     ratios = [len(text) / len(english) for text, english in zip(texts, TEXTS["eng"].texts, strict=True)]
     typical = statistics.median(ratios)
     # Wide enough for honest variation between passages, too narrow for a passage with a sentence missing.

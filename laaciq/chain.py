@@ -1,0 +1,301 @@
+"""The whole chain: `run` plans, quantizes, evaluates and reports; `evaluate` measures a model that somebody else quantized."""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.corpus import Texts, read_split
+from laaciq.corpus.sources import BUILTIN
+from laaciq.engine.estimate import estimate, require_memory
+from laaciq.engine.files import write_text
+from laaciq.engine.progress import Silence
+from laaciq.engine.store import RunFolder, key_of
+from laaciq.errors import BadOption
+from laaciq.evaluation import Evaluation, Measurement, MeasureOptions, evaluate_measurements, measure
+from laaciq.evaluation.generation import GenerationResult, continue_prompts
+from laaciq.models import LanguageModel, ModelFolder, find_model, load
+from laaciq.models.folder import REFERENCE
+from laaciq.models.loading import pick_device
+from laaciq.planning import BITS, GroupSize, Plan, uniform_plan
+from laaciq.quantization import apply_checkpoint, find_method, write_checkpoint
+from laaciq.quantization.checkpoint import is_checkpoint
+from laaciq.report import html_report, markdown_report
+
+
+class RunOptions(BaseModel):
+    """What `laaciq run` takes, with its defaults; the command line and Python use the same words."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = REFERENCE
+    texts: str = BUILTIN
+    languages: tuple[str, ...] | None = None
+    method: str = "rtn"
+    bits: int = 4
+    group_size: GroupSize = 64
+    symmetric: bool = True
+    window: int | None = None
+    chat: bool = False
+    generate: bool = False
+    served_bound: float = 4.0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse at once what could only fail later."""
+        find_method(self.method)
+        if self.bits not in BITS:
+            raise BadOption(f"{self.bits} bits are not offered: give one of {', '.join(map(str, BITS))}")
+        if isinstance(self.group_size, int) and self.group_size < 1:
+            raise BadOption(
+                f"group size {self.group_size} is out of range: give a positive number, 'channel' or 'tensor'"
+            )
+
+    @property
+    def command(self) -> str:
+        """The command that does the same: what differs from the defaults."""
+        words = ["laaciq", "run"]
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value == field.default:
+                continue
+            if name == "model":
+                words.append(value)
+            elif name == "symmetric":
+                words.append("--affine")
+            elif value is True:
+                words.append(f"--{name}")
+            else:
+                text = ",".join(value) if isinstance(value, tuple) else str(value)
+                words += [f"--{name.replace('_', '-')}", text]
+        return shlex.join(words)
+
+    @property
+    def default_folder(self) -> Path:
+        grid = f"g{self.group_size}" if isinstance(self.group_size, int) else self.group_size
+        name = f"{Path(self.model).name}-{self.method}-{self.bits}bit-{grid}{'' if self.symmetric else '-affine'}"
+        return Path("laaciq-runs") / name
+
+    def measure_options(self) -> MeasureOptions:
+        return MeasureOptions(window=self.window, chat=self.chat, served_bound=self.served_bound, seed=self.seed)
+
+
+class RunResult(BaseModel):
+    """What a run found. `generation` only where it was asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    options: RunOptions
+    plan: Plan
+    evaluation: Evaluation
+    generation: list[GenerationResult] | None = None
+
+
+@dataclass
+class _Pair:
+    """The original and its quantized twin, loaded when first needed: a run that is up to date needs neither."""
+
+    folder: ModelFolder
+    checkpoint: Path
+    device: str
+    original_: LanguageModel | None = None
+    quantized_: LanguageModel | None = None
+
+    @property
+    def original(self) -> LanguageModel:
+        if self.original_ is None:
+            self.original_ = load(self.folder, device=self.device)
+        return self.original_
+
+    @property
+    def quantized(self) -> LanguageModel:
+        if self.quantized_ is None:
+            self.quantized_ = twin(self.original, self.checkpoint)
+        return self.quantized_
+
+
+def run(
+    model: str | Path = REFERENCE,
+    *,
+    out: str | Path | None = None,
+    languages: Iterable[str] | None = None,
+    device: str = "auto",
+    progress: Silence | None = None,
+    **options: object,
+) -> RunResult:
+    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
+    chosen = RunOptions.model_validate(
+        {"model": str(model), "languages": tuple(languages) if languages is not None else None, **options}
+    )
+    return run_chain(chosen, out=Path(out) if out else chosen.default_folder, device=device, progress=progress)
+
+
+def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress: Silence | None = None) -> RunResult:
+    progress = progress or Silence()
+    options.check()
+    place = pick_device(device)
+    folder = find_model(options.model)
+    test = (
+        read_split(options.texts, seed=options.seed)
+        .select(None if options.languages is None else list(options.languages))
+        .test
+    )
+    model_key = folder.fingerprint
+    pair = _Pair(folder, out / "checkpoint", device)
+    store = RunFolder(out, description={"command": options.command})
+
+    quantizing = options.model_dump(include={"method", "bits", "group_size", "symmetric"})
+    plan_key = key_of("plan", model_key, quantizing)
+    asked = options.measure_options()
+    keys = {
+        code: key_of("measurement", plan_key, passages.texts, passages.documents, asked.model_dump(), place.type)
+        for code, passages in test.by_language.items()
+    }
+    pending = [code for code, key in keys.items() if not store.valid(f"measurements/{code}.json", key)]
+    _announce(options, folder, test, pending, out, place, progress)
+
+    plan = store.result("plan.json", Plan, plan_key, lambda: uniform_plan(pair.original.anatomy, **quantizing))
+    if not store.valid("checkpoint", plan_key):
+        with progress.stage("quantizing", len(plan.tensors)) as advance:
+            write_checkpoint(pair.original, plan, pair.checkpoint, advance=lambda: advance(1))
+        store.confirm("checkpoint", plan_key)
+
+    with progress.stage("measuring", sum(len(test[code]) for code in pending)) as advance:
+
+        def measured(code: str) -> Measurement:
+            return measure(pair.original, pair.quantized, test[code], asked, advance=advance)
+
+        measurements = [
+            store.result(f"measurements/{code}.json", Measurement, key, partial(measured, code))
+            for code, key in keys.items()
+        ]
+    evaluation = store.result(
+        "evaluation.json",
+        Evaluation,
+        key_of("evaluation", keys, test.parallel, options.seed),
+        lambda: evaluate_measurements(
+            measurements,
+            original=folder.name,
+            quantized=describe(plan),
+            texts=test.name,
+            parallel=test.parallel,
+            served_bound=options.served_bound,
+            seed=options.seed,
+        ),
+    )
+    generation = _generate(pair, test, store, keys, progress) if options.generate else None
+    result = RunResult(options=options, plan=plan, evaluation=evaluation, generation=generation)
+    write_text(out / "report.md", markdown_report(evaluation, plan, command=options.command))
+    write_text(out / "report.html", html_report(evaluation, plan, command=options.command))
+    return result
+
+
+def evaluate(
+    checkpoint: str | Path,
+    *,
+    against: str | Path,
+    texts: str | Path = BUILTIN,
+    languages: Iterable[str] | None = None,
+    device: str = "auto",
+    window: int | None = None,
+    chat: bool = False,
+    served_bound: float = MeasureOptions().served_bound,
+    seed: int = 0,
+    progress: Silence | None = None,
+) -> Evaluation:
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original."""
+    progress = progress or Silence()
+    original_folder = find_model(against)
+    test = read_split(texts, seed=seed).select(None if languages is None else list(languages)).test
+    require_memory(estimate(original_folder, test, device=pick_device(device)), pick_device(device))
+    if is_checkpoint(Path(checkpoint)):
+        original = load(original_folder, device=device)
+        quantized = twin(original, Path(checkpoint))
+    else:
+        folder = find_model(checkpoint)
+        original, quantized = load(original_folder, device=device), load(folder, device=device)
+        _require_same_tokens(original, quantized)
+    options = MeasureOptions(window=window, chat=chat, served_bound=served_bound, seed=seed)
+    with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
+        measurements = [measure(original, quantized, p, options, advance=advance) for p in test.by_language.values()]
+    return evaluate_measurements(
+        measurements,
+        original=original_folder.name,
+        quantized=str(checkpoint),
+        texts=test.name,
+        parallel=test.parallel,
+        served_bound=served_bound,
+        seed=seed,
+    )
+
+
+def twin(original: LanguageModel, checkpoint: Path) -> LanguageModel:
+    """A copy of the original with the checkpoint's weights."""
+    quantized = replace(original, module=copy.deepcopy(original.module))
+    apply_checkpoint(quantized, checkpoint)
+    return quantized
+
+
+def describe(plan: Plan) -> str:
+    first = plan.tensors[0]
+    kind = "symmetric" if first.symmetric else "affine"
+    return f"{plan.method}, {first.bits} bits, {kind}, group {first.group_size}, {plan.size.block_bits_per_weight:.2f} bits a weight"
+
+
+def _announce(
+    options: RunOptions,
+    folder: ModelFolder,
+    test: Texts,
+    pending: list[str],
+    out: Path,
+    place: torch.device,
+    progress: Silence,
+) -> None:
+    passages = sum(map(len, test.by_language.values()))
+    progress.say(
+        f"Quantizing {folder.name} to {options.bits} bits ({options.method}, group size {options.group_size}) and measuring "
+        f"{passages:,} passages in {len(test.languages)} languages ({test.name}); results go to {out}."
+    )
+    if not pending:
+        progress.say("Everything is up to date; nothing is computed again.")
+        return
+    cost = estimate(folder, test.select(pending), device=place)
+    require_memory(cost, place)
+    done = len(test.languages) - len(pending)
+    progress.say(f"This takes {cost}." + (f" {done} languages are measured already." if done else ""))
+
+
+def _generate(
+    pair: _Pair, test: Texts, store: RunFolder, keys: dict[str, str], progress: Silence
+) -> list[GenerationResult]:
+    def continued(code: str) -> GenerationResult:
+        return continue_prompts(pair.original, pair.quantized, test[code])
+
+    results = []
+    with progress.stage("generating", len(keys)) as advance:
+        for code, measured_key in keys.items():
+            key = key_of("generation", measured_key)
+            results.append(store.result(f"generation/{code}.json", GenerationResult, key, partial(continued, code)))
+            advance(1)
+    return results
+
+
+def _require_same_tokens(original: LanguageModel, quantized: LanguageModel) -> None:
+    probe = "Habari, 世界! नमस्ते 123"
+    if original.kind != quantized.kind:
+        raise BadOption(
+            f"{quantized.folder.name} is {quantized.kind}, {original.folder.name} is {original.kind}: no pair"
+        )
+    ids = [m.tokenizer(probe, add_special_tokens=False)["input_ids"] for m in (original, quantized)]
+    if ids[0] != ids[1]:
+        raise BadOption(
+            f"{quantized.folder.name} and {original.folder.name} have different tokenizers: they are no pair; "
+            f"give the model that it was made from with --against"
+        )

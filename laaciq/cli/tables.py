@@ -1,0 +1,88 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from laaciq.evaluation import Evaluation, LanguageResult
+from laaciq.evaluation.generation import GenerationResult
+from laaciq.evaluation.verdict import percent
+
+_BAR_WIDTH = 16
+
+
+def evaluation_table(evaluation: Evaluation) -> RenderableType:
+    """By language, worst first; languages that the original does not serve stand at the end. Fits 80 columns."""
+    table = Table(title=f"{evaluation.original} → {evaluation.quantized}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("language", no_wrap=True)
+    table.add_column("bits/byte", justify="right")
+    table.add_column("D", justify="right")
+    table.add_column("95 %", style="dim", no_wrap=True)
+    table.add_column("", width=_BAR_WIDTH, no_wrap=True)
+    table.add_column("KL", justify="right")
+    table.add_column("same top", justify="right")
+    longest = max((r.degradation.value for r in evaluation.judged if r.degradation), default=0.0)
+    for result in evaluation.worst_first:
+        table.add_row(*_language_row(result, longest))
+    return Group(table, *_footer(evaluation))
+
+
+def _language_row(result: LanguageResult, longest: float) -> list[RenderableType]:
+    label, bits = f"{result.language} {result.name}", f"{result.original.bits_per_byte:.2f}"
+    kl, agreement = f"{result.kl_per_token:.3f}", f"{100 * result.top_agreement:.0f} %"
+    if not result.served:
+        return [Text(label, style="dim"), Text(bits, style="dim"), "", "not served", "", "", ""]
+    if result.degradation is None:
+        return [Text(label, style="bold red"), bits, "", Text("collapsed", style="bold red"), "", kl, agreement]
+    loss = result.degradation
+    interval = f"{100 * loss.low:.1f} to {100 * loss.high:.1f}"
+    return [label, bits, f"{100 * loss.value:.1f} %", interval, _bar(loss.value, longest), kl, agreement]
+
+
+def _bar(value: float, longest: float) -> Text:
+    share = max(0.0, value) / longest if longest > 0 else 0.0
+    colour = "red" if share > 0.75 else "yellow" if share > 0.5 else "green"
+    return Text("█" * max(1, round(share * _BAR_WIDTH)), style=colour)
+
+
+def _footer(evaluation: Evaluation) -> list[Text]:
+    summary, disparity = evaluation.summary, evaluation.disparity
+    lines = [
+        f"Mean {percent(summary.mean)}, worst quarter {percent(summary.worst_quarter)}, hurt beyond noise: "
+        f"{sum(r.hurt and r.served for r in evaluation.languages)} of {sum(r.served for r in evaluation.languages)} languages."
+    ]
+    if disparity is not None:
+        low, high = percent(disparity.plug_in.low), percent(disparity.plug_in.high)
+        lines.append(
+            f"Disparity {percent(disparity.plug_in.value)} [{low}, {high}], cross-fitted {percent(disparity.cross_fitted)}, "
+            f"noise floor {percent(disparity.noise_floor)}, τ {percent(disparity.between_deviation)}, "
+            f"heterogeneity p = {disparity.heterogeneity_p:.2g}."
+        )
+    if not summary.rankings_agree:
+        worst = ", ".join(f"{name.replace('_', ' ')} {code}" for name, code in summary.worst_by.items())
+        lines.append(f"The measures disagree on the worst language: {worst}.")
+    if summary.not_served:
+        lines.append(
+            f"Not served (original above {evaluation.served_bound} bits a byte), left out of all figures: "
+            f"{', '.join(summary.not_served)}."
+        )
+    return [Text(line, style="dim") for line in lines] + [Text(evaluation.verdict, style="bold")]
+
+
+def generation_table(results: list[GenerationResult]) -> Table:
+    """What users notice first: does the continuation stay in the language, is it garbled, before and after."""
+    table = Table(title="Greedy continuations, original → quantized", title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("language", "stays in the language", "garbled"):
+        table.add_column(heading, justify="left" if heading == "language" else "right")
+    for result in results:
+        same = (result.original.same_language, result.quantized.same_language)
+        garbled = (result.original.garbled, result.quantized.garbled)
+        table.add_row(result.language, " → ".join(map(_share, same)), " → ".join(map(_share, garbled)))
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "?" if value is None else f"{100 * value:.0f} %"

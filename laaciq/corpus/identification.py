@@ -1,0 +1,90 @@
+"""Which language and which script a text is in."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+
+import langcodes
+
+from laaciq.corpus.languages import language
+from laaciq.errors import MissingExtra, UnknownLanguage
+
+# How Unicode's character names begin, where that differs from CLDR's name of the script in capitals.
+CHARACTER_NAMES = {
+    "Bangla": ("BENGALI",),
+    "Fraser": ("LISU",),
+    "Han": ("CJK",),
+    "Japanese": ("CJK", "HIRAGANA", "KATAKANA"),
+    "Korean": ("HANGUL", "CJK"),
+    "Lanna": ("TAI THAM",),
+    "N’Ko": ("NKO",),
+    "Odia": ("ORIYA",),
+    "Unified Canadian Aboriginal Syllabics": ("CANADIAN SYLLABICS",),
+}
+
+# A continuation has left the language if another is e³ ≈ 20 times as likely. Of the built-in texts cut to 10 characters the likeliest
+# language is the right one for 85 % ("city." looks Czech); within this bound lies the right one for 96 %, a wrong one of the same
+# script for 3 %. From 30 characters on it makes no difference.
+DOUBT = 3.0
+# Languages that 150 characters do not tell apart. Malay and Indonesian, Bosnian and Croatian and Serbian, and the two Norwegians are
+# standards of one language; regional Arabic and Chinese are mostly written like the standard. Short Marathi now and then
+# looks like Konkani to the identifier, though no model drifts there.
+CLOSE_LANGUAGES = (
+    {"ind", "msa"},
+    {"bos", "hrv", "srp"},
+    {"nno", "nob", "nor"},
+    {"ara", "ary", "arz"},
+    {"wuu", "yue", "zho"},
+    {"gom", "mar"},
+)
+
+
+def letters_in_script(text: str, script: str) -> float:
+    """Share of the letters that belong to the script, named as in `Language.script`; 0 where there are no letters."""
+    names = CHARACTER_NAMES.get(script, (script.upper(),))
+    letters = [character for character in text if character.isalpha()]
+    inside = sum(unicodedata.name(letter, "").startswith(names) for letter in letters)
+    return inside / len(letters) if letters else 0.0
+
+
+def main_script(text: str, usual: str) -> str:
+    """A language's usual script, unless its text is in another: Serbian in Latin letters, Ancient Greek (to CLDR, Cypriot)."""
+    found = Counter(unicodedata.name(character, "?").split()[0] for character in text if character.isalpha())
+    return usual if not found or letters_in_script(text, usual) >= 0.5 else found.most_common(1)[0][0]
+
+
+class LanguageIdentifier:
+    """py3langid, speaking ISO 639-3."""
+
+    def __init__(self) -> None:
+        try:
+            import py3langid
+        except ImportError:
+            raise MissingExtra("py3langid is not installed: pip install 'laaciq[generate]'") from None
+        # Every language that it knows, best first, each with the logarithm of its likelihood.
+        self._rank: Callable[[str], list[tuple[str, float]]] = py3langid.rank
+        self._meaning = {label: _close_to(label) for label, _ in self._rank("")}
+
+    def share(self, texts: list[str], code: str, script: str) -> float | None:
+        """Share of the texts in the language. What is not in its script, or has no letters, is not."""
+        wanted = _close_to(code)
+        if wanted not in self._meaning.values():
+            return None
+        return sum(letters_in_script(text, script) >= 0.5 and self._may_be(text, wanted) for text in texts) / len(texts)
+
+    def _may_be(self, text: str, wanted: frozenset[str]) -> bool:
+        ranked = self._rank(text)
+        own = next(score for label, score in ranked if self._meaning[label] == wanted)
+        return ranked[0][1] - own <= DOUBT
+
+
+def _close_to(name: str) -> frozenset[str]:
+    """The language and those that count as the same; none for the identifier's `zxx`, which is no language."""
+    try:
+        # swh, arb, cmn become what the identifier knows them as: swa, ara, zho.
+        code = language(langcodes.standardize_tag(name, macro=True)).code
+    except UnknownLanguage:
+        return frozenset()
+    return frozenset(next((group for group in CLOSE_LANGUAGES if code in group), {code}))

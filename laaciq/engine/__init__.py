@@ -1,0 +1,1 @@
+"""Running work: atomic files, resuming, progress."""

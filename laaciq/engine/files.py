@@ -1,0 +1,53 @@
+"""Files that are whole or not there: written beside their place, then moved into it in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PARTIAL = ".partial-"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` in one step; a reader sees the old text or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `path` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=path.parent))
+    try:
+        yield partial
+        partial.chmod(0o755)
+        if path.exists():
+            shutil.rmtree(path)
+        partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def sweep_partial(folder: Path) -> None:
+    """Remove what an earlier run that was killed left half-written."""
+    for path in folder.glob(f"{_PARTIAL}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""Progress of long work. The library is silent unless it is given a reporter; the command line gives it a bar on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Silence:
+    """Says nothing."""
+
+    def say(self, text: str) -> None:
+        pass
+
+    @contextmanager
+    def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A piece of work in `total` steps; yields a function that is told how many more are done."""
+        yield lambda steps: None
+
+
+class Bars(Silence):
+    """Sentences and bars on standard error, so that standard output stays a program's."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True)
+
+    @contextmanager
+    def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+        columns += [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
+        with Progress(*columns, console=self.console, transient=True) as bars:
+            task = bars.add_task(title, total=total)
+            yield lambda steps: bars.advance(task, steps)

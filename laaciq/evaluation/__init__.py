@@ -1,0 +1,17 @@
+"""What a quantized model loses, by language, against its original."""
+
+from laaciq.evaluation.degradation import evaluate_measurements
+from laaciq.evaluation.measurement import Measurement, MeasureOptions, measure
+from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult, Summary
+
+__all__ = [
+    "Disparity",
+    "Estimate",
+    "Evaluation",
+    "LanguageResult",
+    "MeasureOptions",
+    "Measurement",
+    "Summary",
+    "evaluate_measurements",
+    "measure",
+]

@@ -1,0 +1,178 @@
+"""From measurements to an `Evaluation`. Definitions: `docs/statistics.md`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from laaciq.corpus import language
+from laaciq.errors import BrokenTexts
+from laaciq.evaluation.disparity import Losses, disparity_of
+from laaciq.evaluation.measurement import Measurement, bits_per_byte
+from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult, Likelihood, Summary
+from laaciq.evaluation.verdict import verdict
+from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+
+DRAWS = 2000
+COLLAPSE_FACTOR = 10
+CROSS_FIT_SPLITS = 200
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """A measurement summed by document: what is resampled together."""
+
+    loss: np.ndarray
+    tokens: np.ndarray
+    original: np.ndarray
+    passages: np.ndarray
+
+    @classmethod
+    def of(cls, measured: Measurement) -> _Documents:
+        names, member = np.unique(measured.documents, return_inverse=True)
+        original, quantized = np.array(measured.original_nll), np.array(measured.quantized_nll)
+
+        def sums(values: np.ndarray) -> np.ndarray:
+            return np.bincount(member, weights=values, minlength=len(names))
+
+        return cls(
+            loss=sums(quantized - original),
+            tokens=sums(np.array(measured.tokens)),
+            original=sums(original),
+            passages=sums(np.ones(len(member))),
+        )
+
+
+def evaluate_measurements(
+    measurements: list[Measurement],
+    *,
+    original: str,
+    quantized: str,
+    texts: str,
+    parallel: bool,
+    served_bound: float,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> Evaluation:
+    """Everything that the measurements say, with intervals."""
+    if not measurements:
+        raise BrokenTexts("no language was measured: give texts in at least one language")
+    documents = {m.language: _Documents.of(m) for m in measurements}
+    for m in measurements:
+        if m.served and len(documents[m.language].loss) < 2:
+            raise BrokenTexts(f"{m.language} has one document only: no interval can be given; at least two are needed")
+    counts = {
+        code: document_counts(len(own.loss), draws=draws, seed=seed, stream="" if parallel else code)
+        for code, own in documents.items()
+    }
+    results = [_language_result(m, documents[m.language], counts[m.language], parallel) for m in measurements]
+    judged = [r for r in results if r.judged]
+    losses = Losses(
+        codes=[r.language for r in judged],
+        loss=[documents[r.language].loss for r in judged],
+        tokens=[documents[r.language].tokens for r in judged],
+        counts=[counts[r.language] for r in judged],
+    )
+    disparity = disparity_of(losses, seed=seed, splits=CROSS_FIT_SPLITS) if len(judged) > 1 else None
+    summary = _summary(results, measurements)
+    return Evaluation(
+        original=original,
+        quantized=quantized,
+        texts=texts,
+        parallel=parallel,
+        served_bound=served_bound,
+        languages=results,
+        disparity=disparity,
+        summary=summary,
+        verdict=verdict(results, disparity, summary),
+    )
+
+
+def _language_result(measured: Measurement, own: _Documents, counts: np.ndarray, parallel: bool) -> LanguageResult:
+    spoken = language(measured.language)
+    tokens, byte_count = sum(measured.tokens), sum(measured.bytes)
+    draws = resampled_ratios(own.loss, own.tokens, counts)
+    loss = _estimate(own.loss.sum() / tokens, draws)
+    relative = _estimate(own.loss.sum() / own.original.sum(), resampled_ratios(own.loss, own.original, counts))
+    in_bits = own.loss / np.log(2)
+    passage = _estimate(in_bits.sum() / own.passages.sum(), resampled_ratios(in_bits, own.passages, counts))
+    collapsed = loss.value > np.log(COLLAPSE_FACTOR)
+    return LanguageResult(
+        language=spoken.code,
+        name=spoken.name,
+        script=spoken.script,
+        passages=len(measured.tokens),
+        documents=len(own.loss),
+        tokens=tokens,
+        bytes=byte_count,
+        original=_likelihood(sum(measured.original_nll), tokens, byte_count),
+        quantized=_likelihood(sum(measured.quantized_nll), tokens, byte_count),
+        loss=loss,
+        degradation=None if collapsed else _degradation(loss),
+        relative_bits=relative,
+        bits_per_passage=passage if parallel else None,
+        kl_per_token=sum(measured.kl) / tokens,
+        top_agreement=sum(measured.agreed) / tokens,
+        served=measured.served,
+        collapsed=collapsed,
+        hurt=loss.low > 0,
+    )
+
+
+def _estimate(value: float, draws: np.ndarray) -> Estimate:
+    # Draws from a single document are not finite; that happens to languages that are not served alone, and judges nothing.
+    low, high = percentile_interval(draws) if np.isfinite(draws).all() else (float(value), float(value))
+    return Estimate(value=float(value), low=low, high=high)
+
+
+def _degradation(loss: Estimate) -> Estimate:
+    return Estimate(value=float(np.expm1(loss.value)), low=float(np.expm1(loss.low)), high=float(np.expm1(loss.high)))
+
+
+def _likelihood(nats: float, tokens: int, byte_count: int) -> Likelihood:
+    per_token = nats / tokens
+    return Likelihood(
+        nll_per_token=per_token,
+        perplexity=float(np.exp(min(per_token, 700.0))),
+        bits_per_byte=float(bits_per_byte(nats, byte_count)),
+    )
+
+
+def _summary(results: list[LanguageResult], measurements: list[Measurement]) -> Summary:
+    judged = sorted((r for r in results if r.judged), key=lambda r: -r.loss.value)
+    quarter = judged[: -(-len(judged) // 4)]
+    served = [r for r in results if r.served]
+    worst_by = {"degradation": judged[0].language} if judged else {}
+    for measure in ("relative_bits", "bits_per_passage"):
+        values = {r.language: e.value for r in judged if (e := getattr(r, measure)) is not None}
+        if values:
+            worst_by[measure] = max(values, key=lambda code: values[code])
+    return Summary(
+        mean=_mean_degradation(judged),
+        worst_quarter=_mean_degradation(quarter),
+        worst_quarter_languages=[r.language for r in quarter],
+        hurt_share=sum(r.hurt for r in served) / len(served) if served else None,
+        half_loss_passage_share=_half_loss_share(measurements),
+        collapsed=[r.language for r in served if r.collapsed],
+        not_served=[r.language for r in results if not r.served],
+        rankings_agree=len(set(worst_by.values())) <= 1,
+        worst_by=worst_by,
+    )
+
+
+def _mean_degradation(results: list[LanguageResult]) -> float | None:
+    return float(np.expm1(np.mean([r.loss.value for r in results]))) if results else None
+
+
+def _half_loss_share(measurements: list[Measurement]) -> float | None:
+    """Smallest share of passages, over all served languages, that carries half of all losses (gains left aside)."""
+    served = [m for m in measurements if m.served]
+    if not served:
+        return None
+    losses = np.concatenate([np.array(m.quantized_nll) - np.array(m.original_nll) for m in served])
+    positive = np.sort(losses[losses > 0])[::-1]
+    if not len(positive):
+        return None
+    needed = int(np.searchsorted(np.cumsum(positive), positive.sum() / 2)) + 1
+    return needed / len(losses)

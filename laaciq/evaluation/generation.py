@@ -1,0 +1,176 @@
+"""What users notice first: how both models go on from the beginnings of passages, and whether that is still text in the language.
+
+Continuations are greedy and without any penalty, so that what differs between the two models is their weights.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from transformers import GenerationConfig
+
+from laaciq.corpus import Passages
+from laaciq.corpus.identification import LanguageIdentifier, main_script
+from laaciq.errors import BadOption, BrokenTexts
+from laaciq.evaluation.garbled import garbled
+from laaciq.evaluation.sequences import start_tokens
+from laaciq.models import LanguageModel
+
+PROMPTS = 8
+NEW_TOKENS = 48
+# Prompts that go through together.
+BATCH = 8
+
+# Written without spaces between words. A space in Thai ends a sentence or a clause: models often have nothing to add there.
+UNSPACED = {"Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai", "Tibetan"}
+
+
+class Continuations(BaseModel):
+    """One model's continuations of one language's prompts. `same_language` is None where the identifier does not know the language."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    same_language: float | None
+    garbled: float
+    example: str
+
+
+class GenerationResult(BaseModel):
+    """One language before and after: shares of continuations that stay in the language, and that are garbled."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    language: str
+    prompts: int
+    original: Continuations
+    quantized: Continuations
+
+
+def continue_prompts(
+    original: LanguageModel,
+    quantized: LanguageModel,
+    passages: Passages,
+    *,
+    prompts: int = PROMPTS,
+    new_tokens: int = NEW_TOKENS,
+    advance: Callable[[int], None] = lambda prompts: None,
+) -> GenerationResult:
+    """Let both models continue the beginnings of passages. `advance` is told the number of prompts that both have continued."""
+    _check(original, quantized, passages, prompts, new_tokens)
+    identifier = LanguageIdentifier()
+    count = min(prompts, len(passages))
+    # Spread over the text, so that the prompts are not of one document.
+    texts = [passages.texts[k * len(passages) // count] for k in range(count)]
+    script = main_script(" ".join(texts), passages.language.script)
+    asked = _tokenized(original, quantized, [prompt_of(text, script) for text in texts], new_tokens)
+    written: tuple[list[str], list[str]] = ([], [])
+    for begin in range(0, count, BATCH):
+        batch = asked[begin : begin + BATCH]
+        for model, own in zip((original, quantized), written, strict=True):
+            own.extend(_continuations(model, batch, original, new_tokens))
+        advance(len(batch))
+    before, after = (
+        Continuations(
+            same_language=identifier.share(own, passages.language.code, script),
+            garbled=sum(garbled(text, script) for text in own) / count,
+            example=own[0],
+        )
+        for own in written
+    )
+    return GenerationResult(language=passages.language.code, prompts=count, original=before, quantized=after)
+
+
+def prompt_of(text: str, script: str) -> str:
+    """The first half: up to the last space of its own second half, or, where words have no spaces between them, to a character."""
+    middle = max(1, len(text) // 2)
+    space = -1 if script in UNSPACED else text.rfind(" ", middle // 2, middle + 1)
+    if space > 0:
+        return text[:space]
+    # Vowel signs and tone marks stay with their letter.
+    while middle < len(text) and unicodedata.category(text[middle]).startswith("M"):
+        middle += 1
+    return text[:middle]
+
+
+# Asking models
+
+
+def _check(
+    original: LanguageModel, quantized: LanguageModel, passages: Passages, prompts: int, new_tokens: int
+) -> None:
+    for model in (original, quantized):
+        if model.kind != "causal":
+            raise BadOption(
+                f"{model.folder.name} is {model.kind}: only causal models continue a text; leave out --generate"
+            )
+    if prompts < 1 or new_tokens < 1:
+        raise BadOption(f"{prompts} prompts with {new_tokens} new tokens: give at least 1 of each")
+    if not passages.texts:
+        raise BrokenTexts(
+            f"no passage in {passages.language.name} ({passages.language.code}) to continue: give one or more"
+        )
+
+
+def _tokenized(
+    original: LanguageModel, quantized: LanguageModel, prompts: list[str], new_tokens: int
+) -> list[list[int]]:
+    """Prompts as the original's tokens; of a long one the end, so that the new tokens still fit."""
+    start = start_tokens(original.tokenizer)
+    longest = min((bound for model in (original, quantized) if (bound := model.longest) is not None), default=None)
+    room = None if longest is None else longest - new_tokens - len(start)
+    if room is not None and room < 1:
+        raise BadOption(
+            f"{new_tokens} new tokens leave no room for a prompt: {original.folder.name} takes {longest} tokens in all; "
+            f"ask for fewer"
+        )
+    bodies = [original.tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
+    return [start + (body if room is None else body[-room:]) for body in bodies]
+
+
+def _continuations(
+    model: LanguageModel, prompts: list[list[int]], original: LanguageModel, new_tokens: int
+) -> list[str]:
+    """What comes after each prompt, as text. The original's tokenizer and end tokens hold for both models."""
+    tokenizer = original.tokenizer
+    ends = _end_tokens(original)
+    # Left, so that every prompt ends where the new tokens begin.
+    width = max(map(len, prompts))
+    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
+    ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    with _plain_generation(model.module):
+        rows = model.module.generate(
+            ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=new_tokens,
+            eos_token_id=ends or None,
+            pad_token_id=padding,
+        )
+    new = [list(takewhile(lambda token: token not in ends, row)) for row in rows[:, width:].tolist()]
+    return [tokenizer.decode(row, skip_special_tokens=True).strip() for row in new]
+
+
+def _end_tokens(model: LanguageModel) -> list[int]:
+    """The checkpoint's own end tokens (chat models have several), else the tokenizer's."""
+    found = (model.module.generation_config.eos_token_id, model.tokenizer.eos_token_id)
+    ends = next((end for end in found if end is not None), None)
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+
+
+@contextmanager
+def _plain_generation(module: Any) -> Iterator[None]:
+    """Set the checkpoint's generation settings aside: penalties would hide loops, and transformers warns of sampling flags."""
+    kept = module.generation_config
+    module.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        module.generation_config = kept

@@ -1,0 +1,118 @@
+"""Likelihood of passages under one model, or under two side by side, with the divergence between them.
+
+Logits are never kept: a token of a model with 262,144 of them would cost 1 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from laaciq.errors import BrokenModel
+from laaciq.evaluation.sequences import ScoredPassage, ScoredSequence
+from laaciq.models import LanguageModel
+
+# Of one model and one batch; decides how many tokens go through at once.
+LOGITS_BYTES = 128 * 2**20
+# Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
+COMPARED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Scores:
+    """By passage, in nats and tokens: negative log-likelihood under each model, KL(original ‖ quantized), equal top tokens."""
+
+    tokens: np.ndarray
+    original_nll: np.ndarray
+    quantized_nll: np.ndarray
+    kl: np.ndarray
+    agreed: np.ndarray
+
+
+def batch_tokens(model: LanguageModel) -> int:
+    """Padded tokens in a batch, so that its logits stay within `LOGITS_BYTES`."""
+    return max(64, LOGITS_BYTES // (4 * model.vocabulary))
+
+
+@torch.inference_mode()
+def score(
+    original: LanguageModel,
+    quantized: LanguageModel,
+    passages: list[ScoredPassage],
+    *,
+    most_tokens: int | None = None,
+    advance: Callable[[int], None] = lambda tokens: None,
+) -> Scores:
+    """Score the same tokens under both models. `advance` is told the scored tokens of every batch."""
+    sums = np.zeros((5, len(passages)))
+    for owners, sequences in _batches(passages, most_tokens or batch_tokens(original)):
+        left = _target_logits(original, sequences)
+        right = _target_logits(quantized, sequences)
+        targets = torch.tensor([t for s in sequences for t in s.targets], device=left.device)
+        rows = np.repeat(owners, [len(s.targets) for s in sequences])
+        compared = [
+            _compare(*part) for part in zip(*(t.split(COMPARED_ROWS) for t in (left, right, targets)), strict=True)
+        ]
+        for index, values in enumerate(zip(*compared, strict=True)):
+            np.add.at(sums[index], rows, torch.cat(values).double().cpu().numpy())
+        advance(len(rows))
+    if not np.isfinite(sums[[1, 2]]).all():
+        culprit = original if not np.isfinite(sums[1]).all() else quantized
+        raise BrokenModel(f"{culprit.folder.name} gives NaN or infinite losses on these texts: it cannot be measured")
+    return Scores(*sums)
+
+
+def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Count, both losses, KL and top agreement of each target, from the two models' logits."""
+    left_total, right_total = left.logsumexp(-1), right.logsumexp(-1)
+    left_nll = left_total - left.gather(1, targets[:, None])[:, 0]
+    right_nll = right_total - right.gather(1, targets[:, None])[:, 0]
+    agreed = left.argmax(-1) == right.argmax(-1)
+    # Σ p (log p − log q), with both normalisers taken out of the sum.
+    probability = (left - left_total[:, None]).exp_()
+    kl = (probability * left.sub_(right)).sum(-1) - left_total + right_total
+    return torch.ones_like(left_nll), left_nll, right_nll, kl.clamp_min(0), agreed
+
+
+def _batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int], list[ScoredSequence]]]:
+    """Sequences of similar length together, with the passage that each belongs to."""
+    pool = [(owner, s) for owner, passage in enumerate(passages) for s in passage.sequences if s.targets]
+    pool.sort(key=lambda item: (len(item[1].inputs), len(item[1].decoder or ())))
+    batch: list[tuple[int, ScoredSequence]] = []
+    for item in pool:
+        if batch and (len(batch) + 1) * len(item[1]) > most:
+            yield [owner for owner, _ in batch], [s for _, s in batch]
+            batch = []
+        batch.append(item)
+    if batch:
+        yield [owner for owner, _ in batch], [s for _, s in batch]
+
+
+def _target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
+    """The logits that score each target, one row a target, in float32."""
+    inputs = _pad([s.inputs for s in sequences], model.device)
+    arguments: dict[str, Any] = {"input_ids": inputs[0], "attention_mask": inputs[1]}
+    if sequences[0].decoder is not None:
+        decoder = _pad([s.decoder or [] for s in sequences], model.device)
+        arguments |= {"decoder_input_ids": decoder[0], "decoder_attention_mask": decoder[1]}
+    if model.kind != "masked":
+        arguments["use_cache"] = False
+    logits = model.module(**arguments).logits
+    row = torch.tensor([i for i, s in enumerate(sequences) for _ in s.positions], device=logits.device)
+    column = torch.tensor([p for s in sequences for p in s.positions], device=logits.device)
+    return logits[row, column].float()
+
+
+def _pad(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Right-padded ids and their mask. Which id pads is of no account: nothing attends to it and nothing scores it."""
+    width = max(map(len, lists))
+    ids = torch.zeros(len(lists), width, dtype=torch.long)
+    mask = torch.zeros(len(lists), width, dtype=torch.long)
+    for row, own in enumerate(lists):
+        ids[row, : len(own)] = torch.tensor(own)
+        mask[row, : len(own)] = 1
+    return ids.to(device), mask.to(device)

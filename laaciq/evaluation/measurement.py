@@ -1,0 +1,100 @@
+"""What was measured in one language, passage by passage: the raw material of every statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.corpus import Passages
+from laaciq.evaluation.likelihood import Scores, score
+from laaciq.evaluation.sequences import prepare_all
+from laaciq.models import LanguageModel
+
+# A language is first measured on these many passages, and on no more if it turns out not to be served.
+SERVED_PROBE = 8
+
+
+class Measurement(BaseModel):
+    """One language under two models. Every list has one entry a passage; losses in nats, summed over the passage's scored tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    language: str
+    served: bool
+    documents: list[str]
+    tokens: list[int]
+    bytes: list[int]
+    original_nll: list[float]
+    quantized_nll: list[float]
+    kl: list[float]
+    agreed: list[int]
+
+    @property
+    def original_bits_per_byte(self) -> float:
+        return bits_per_byte(sum(self.original_nll), sum(self.bytes))
+
+
+class MeasureOptions(BaseModel):
+    """How passages are put to the models."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    window: int | None = None
+    chat: bool = False
+    served_bound: float = 4.0
+    seed: int = 0
+
+
+def bits_per_byte(nats: float, byte_count: int) -> float:
+    return nats / np.log(2) / byte_count
+
+
+def measure(
+    original: LanguageModel,
+    quantized: LanguageModel,
+    passages: Passages,
+    options: MeasureOptions,
+    *,
+    advance: Callable[[int], None] = lambda passages: None,
+) -> Measurement:
+    """Score one language's passages under both models. `advance` is told the number of passages that are done."""
+    # Spread over the text, so that the probe is not one document.
+    probe = range(0, len(passages), -(-len(passages) // SERVED_PROBE))
+    first = _measure(original, quantized, passages.at(probe), options)
+    advance(len(probe))
+    if not first.served or len(probe) == len(passages):
+        return first
+    remaining = [position for position in range(len(passages)) if position not in probe]
+    rest = _measure(original, quantized, passages.at(remaining), options)
+    advance(len(remaining))
+    joined = {
+        name: getattr(first, name) + getattr(rest, name)
+        for name in Measurement.model_fields
+        if isinstance(getattr(first, name), list)
+    }
+    whole = first.model_copy(update=joined)
+    return whole.model_copy(update={"served": whole.original_bits_per_byte <= options.served_bound})
+
+
+def _measure(
+    original: LanguageModel, quantized: LanguageModel, passages: Passages, options: MeasureOptions
+) -> Measurement:
+    asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
+    prepared = prepare_all(original, passages.texts, passages.language, **asked)
+    found: Scores = score(original, quantized, prepared)
+    byte_counts = [passage.scored_bytes for passage in prepared]
+    return Measurement(
+        language=passages.language.code,
+        served=bits_per_byte(found.original_nll.sum(), sum(byte_counts)) <= options.served_bound,
+        documents=list(passages.documents),
+        tokens=found.tokens.astype(int).tolist(),
+        bytes=byte_counts,
+        original_nll=found.original_nll.tolist(),
+        quantized_nll=found.quantized_nll.tolist(),
+        kl=found.kl.tolist(),
+        agreed=found.agreed.astype(int).tolist(),
+    )

@@ -1,0 +1,134 @@
+"""The `Evaluation`: what quantization cost each language, and how unequally. Written to disk and read back without loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Estimate(_Result):
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Likelihood(_Result):
+    """How well one model predicts one language's text."""
+
+    nll_per_token: float
+    perplexity: float
+    bits_per_byte: float
+
+
+class LanguageResult(_Result):
+    """One language. `degradation` is D(λ) = exp(ΔNLL per token) − 1, None where the language collapsed.
+
+    `relative_bits` is ΔNLL/NLL, the relative increase in bits per byte; `bits_per_passage` is Δbits for the same content, on parallel
+    text only. `hurt`: the loss is beyond noise, its interval lies above zero.
+    """
+
+    language: str
+    name: str
+    script: str
+    passages: int
+    documents: int
+    tokens: int
+    bytes: int
+    original: Likelihood
+    quantized: Likelihood
+    loss: Estimate
+    degradation: Estimate | None
+    relative_bits: Estimate
+    bits_per_passage: Estimate | None
+    kl_per_token: float
+    top_agreement: float
+    served: bool
+    collapsed: bool
+    hurt: bool
+
+    @property
+    def judged(self) -> bool:
+        """Is it one of those that disparity and rankings are about?"""
+        return self.served and not self.collapsed
+
+
+class Disparity(_Result):
+    """How unequally the languages pay: max D − min D over those that are served and did not collapse.
+
+    `plug_in` is biased upward by noise; `cross_fitted` and `cross_fitted_worst` (D of the worst language) choose worst and best on one
+    half of the documents and estimate on the other. `between_deviation` is τ; `heterogeneity_p` tests that all languages are equal, by
+    the variance of D between languages against its distribution under equal means.
+    `beyond_noise` is False where `plug_in` lies within `noise_floor`: then no disparity is found.
+    """
+
+    plug_in: Estimate
+    cross_fitted: float
+    cross_fitted_worst: float
+    noise_floor: float
+    beyond_noise: bool
+    between_deviation: float
+    heterogeneity_p: float
+    worst_language: str
+    best_language: str
+
+
+class Summary(_Result):
+    """All languages together. Averages are taken over ΔNLL per token and then turned into D, never over D.
+
+    `mean` and `worst_quarter` are None where no language is judged; `hurt_share` and `half_loss_passage_share` (the smallest share of
+    passages that carries half of all losses) where none is served. `worst_by` names the worst language by each measure.
+    """
+
+    mean: float | None
+    worst_quarter: float | None
+    worst_quarter_languages: list[str]
+    hurt_share: float | None
+    half_loss_passage_share: float | None
+    collapsed: list[str]
+    not_served: list[str]
+    rankings_agree: bool
+    worst_by: dict[str, str]
+
+
+class Evaluation(_Result):
+    """A quantized model against its original, by language."""
+
+    version: Literal[1] = 1
+    original: str
+    quantized: str
+    texts: str
+    parallel: bool
+    served_bound: float
+    languages: list[LanguageResult]
+    disparity: Disparity | None
+    summary: Summary
+    verdict: str
+
+    def __getitem__(self, code: str) -> LanguageResult:
+        return next(result for result in self.languages if result.language == code)
+
+    @property
+    def worst_first(self) -> list[LanguageResult]:
+        """All languages by loss, those that are not served at the end."""
+        return sorted(self.languages, key=lambda r: (not r.served, -r.loss.value))
+
+    @property
+    def judged(self) -> list[LanguageResult]:
+        """The languages that disparity and rankings are about: served and not collapsed, worst first."""
+        return [r for r in self.worst_first if r.judged]
+
+    def frame(self) -> pandas.DataFrame:
+        """One row a language; intervals become columns such as `degradation.low`."""
+        from laaciq.frames import flat_frame
+
+        return flat_frame([result.model_dump() for result in self.languages])

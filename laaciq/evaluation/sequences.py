@@ -1,0 +1,207 @@
+"""From a passage to what a model is asked: which tokens it sees, and which it is scored on.
+
+- causal: every token given those before it; the first only after a BOS. Long passages in sliding windows, each token once, with at least
+  half a window of context where the passage has it.
+- masked: pseudo-likelihood by word, left to right within the word (Kauf & Ivanova 2023): a token is scored with itself and the rest of
+  its word masked.
+- encoder-decoder: span corruption (Raffel et al. 2020), 15 % in spans of three on average, fixed by the seed and the text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from laaciq.corpus import Language
+from laaciq.errors import BadOption, BrokenModel, BrokenTexts
+from laaciq.models import LanguageModel
+
+CORRUPTED_SHARE = 0.15
+MEAN_SPAN = 3
+# T5's relative positions set no bound; this keeps attention affordable.
+ENCODER_WINDOW = 512
+
+
+@dataclass(frozen=True)
+class ScoredSequence:
+    """One pass of a model: `targets[k]` is scored by the logits at `positions[k]`. `decoder` is None but for encoder-decoders."""
+
+    inputs: list[int]
+    positions: list[int]
+    targets: list[int]
+    decoder: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs) + len(self.decoder or ())
+
+
+@dataclass(frozen=True)
+class ScoredPassage:
+    """A passage's sequences and the bytes of the tokens that they score."""
+
+    sequences: list[ScoredSequence]
+    scored_bytes: int
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """A passage's own tokens, without special ones, each with its word and its bytes."""
+
+    ids: list[int]
+    words: list[int | None]
+    byte_counts: list[int]
+
+
+def prepare(
+    model: LanguageModel, text: str, language: Language, *, window: int | None = None, chat: bool = False, seed: int = 0
+) -> ScoredPassage:
+    """What to ask `model` about `text`; the same for every model with the same tokenizer and length."""
+    tokens = _tokenize(model.tokenizer, text)
+    longest = _window(model, window)
+    if chat and model.kind != "causal":
+        raise BadOption(f"a {model.kind} model has no chat template: leave out --chat")
+    if model.kind == "masked":
+        return _masked(model.tokenizer, tokens, longest)
+    if model.kind == "encoder-decoder":
+        return _corrupted(model, tokens, min(longest, ENCODER_WINDOW), random.Random(f"{seed}:{text}"))
+    prefix = _chat_prefix(model.tokenizer, language) if chat else start_tokens(model.tokenizer)
+    return _causal(tokens, prefix, longest)
+
+
+def start_tokens(tokenizer: Any) -> list[int]:
+    """What comes before a text: what the tokenizer puts there itself, else its BOS (GGUF tokenizers forget it), else nothing."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    dressed = tokenizer("a")["input_ids"]
+    before = next((i for i in range(len(dressed)) if dressed[i : i + len(bare)] == bare), 0)
+    if before > 0:
+        return dressed[:before]
+    return [tokenizer.bos_token_id] if tokenizer.bos_token_id is not None else []
+
+
+def _chat_prefix(tokenizer: Any, language: Language) -> list[int]:
+    if not getattr(tokenizer, "chat_template", None):
+        raise BadOption("this tokenizer has no chat template: leave out --chat")
+    request = [{"role": "user", "content": f"Write a short passage in {language.name}."}]
+    text = tokenizer.apply_chat_template(request, add_generation_prompt=True, tokenize=False)
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def _window(model: LanguageModel, wanted: int | None) -> int:
+    longest = model.longest
+    if wanted is not None and (wanted < 8 or (longest is not None and wanted > longest)):
+        raise BadOption(
+            f"window {wanted} is out of range: {model.folder.name} takes 8 to {longest or 'any number of'} tokens"
+        )
+    # Passages are short; a window of thousands would only cost memory.
+    return wanted or min(longest or 2048, 2048)
+
+
+def _tokenize(tokenizer: Any, text: str) -> _Tokens:
+    if not tokenizer.is_fast:
+        raise BrokenModel(
+            "this tokenizer has no fast version, which is needed to count bytes: convert it with transformers"
+        )
+    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    ends = [len(text[:end].encode()) for _, end in encoding["offset_mapping"]]
+    # A character of several tokens belongs to the last of them; a space skipped between tokens, to the token after it.
+    furthest = [0]
+    for end in ends:
+        furthest.append(max(furthest[-1], end))
+    return _Tokens(encoding["input_ids"], encoding.word_ids(0), [b - a for a, b in pairwise(furthest)])
+
+
+def _causal(tokens: _Tokens, prefix: list[int], longest: int) -> ScoredPassage:
+    skipped = 0 if prefix else 1
+    capacity = longest - len(prefix)
+    if capacity < 2:
+        raise BadOption(f"a window of {longest} leaves no room after {len(prefix)} tokens that come before every text")
+    sequences, begin, done = [], 0, skipped
+    while done < len(tokens.ids):
+        end = min(begin + capacity, len(tokens.ids))
+        inputs = prefix + tokens.ids[begin:end]
+        positions = [len(prefix) + k - begin - 1 for k in range(done, end)]
+        sequences.append(ScoredSequence(inputs, positions, tokens.ids[done:end]))
+        done = end
+        begin = done - capacity // 2
+    return ScoredPassage(sequences, sum(tokens.byte_counts[skipped:]))
+
+
+def _masked(tokenizer: Any, tokens: _Tokens, longest: int) -> ScoredPassage:
+    before, after = _surroundings(tokenizer)
+    capacity = longest - len(before) - len(after)
+    sequences = []
+    for begin in range(0, len(tokens.ids), capacity):
+        body, words = tokens.ids[begin : begin + capacity], tokens.words[begin : begin + capacity]
+        for k, target in enumerate(body):
+            rest_of_word = [words[j] == words[k] and j >= k for j in range(len(body))]
+            shown = [tokenizer.mask_token_id if hidden else i for i, hidden in zip(body, rest_of_word, strict=True)]
+            sequences.append(ScoredSequence([*before, *shown, *after], [len(before) + k], [target]))
+    return ScoredPassage(sequences, sum(tokens.byte_counts))
+
+
+def _surroundings(tokenizer: Any) -> tuple[list[int], list[int]]:
+    if tokenizer.mask_token_id is None:
+        raise BrokenModel("this masked model's tokenizer has no mask token: it cannot be scored")
+    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    at = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)
+    return whole[:at], whole[at + len(inner) :]
+
+
+def _corrupted(model: LanguageModel, tokens: _Tokens, longest: int, chance: random.Random) -> ScoredPassage:
+    sentinel = _sentinels(model)
+    end_id = model.tokenizer.eos_token_id
+    start_id = model.module.config.decoder_start_token_id
+    sequences, scored_bytes = [], 0
+    for begin in range(0, len(tokens.ids), longest - 1):
+        body = tokens.ids[begin : begin + longest - 1]
+        hidden = _spans(len(body), chance)
+        inputs, decoder, positions, targets = [], [start_id], [], []
+        cursor = 0
+        for number, (first, last) in enumerate(hidden):
+            inputs += [*body[cursor:first], sentinel(number)]
+            decoder.append(sentinel(number))
+            for k in range(first, last):
+                positions.append(len(decoder) - 1)
+                targets.append(body[k])
+                decoder.append(body[k])
+                scored_bytes += tokens.byte_counts[begin + k]
+            cursor = last
+        inputs += [*body[cursor:], end_id]
+        sequences.append(ScoredSequence(inputs, positions, targets, decoder[:-1]))
+    return ScoredPassage(sequences, scored_bytes)
+
+
+def _sentinels(model: LanguageModel) -> Callable[[int], int]:
+    known = model.tokenizer.get_vocab()
+    top = model.vocabulary - 1
+    return lambda number: known.get(f"<extra_id_{number}>", top - number)
+
+
+def _spans(length: int, chance: random.Random) -> list[tuple[int, int]]:
+    """Disjoint spans, not touching, in order, that cover about 15 % of `length` positions (at least one)."""
+    noise = max(1, round(CORRUPTED_SHARE * length))
+    count = max(1, min(round(noise / MEAN_SPAN), (length - noise + 1)))
+    cuts = sorted(chance.sample(range(1, noise), count - 1)) if noise > 1 else []
+    sizes = [b - a for a, b in pairwise([0, *cuts, noise])]
+    # Gaps between spans are at least one; the ends may be zero.
+    slots = sorted(chance.sample(range(length - noise + 1), count))
+    spans, hidden = [], 0
+    for slot, size in zip(slots, sizes, strict=True):
+        spans.append((slot + hidden, slot + hidden + size))
+        hidden += size
+    return spans
+
+
+def prepare_all(
+    model: LanguageModel, texts: tuple[str, ...], language: Language, **options: Any
+) -> list[ScoredPassage]:
+    passages = [prepare(model, text, language, **options) for text in texts]
+    if not any(sequence.targets for passage in passages for sequence in passage.sequences):
+        raise BrokenTexts(
+            f"the passages in {language.name} ({language.code}) have no token to score: they are too short"
+        )
+    return passages

@@ -1,0 +1,132 @@
+"""Loading any transformers language model, safely: safetensors, no code from the checkpoint, nothing missing, nothing NaN."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoTokenizer
+from transformers.models.auto import modeling_auto
+
+from laaciq.errors import BadOption, BrokenModel
+from laaciq.models.anatomy import Anatomy, dissect
+from laaciq.models.folder import ModelFolder
+
+Kind = Literal["causal", "masked", "encoder-decoder"]
+_AUTO_CLASS = {
+    "causal": transformers.AutoModelForCausalLM,
+    "masked": transformers.AutoModelForMaskedLM,
+    "encoder-decoder": transformers.AutoModelForSeq2SeqLM,
+}
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A loaded model with its tokenizer, in evaluation mode."""
+
+    folder: ModelFolder
+    kind: Kind
+    module: Any
+    tokenizer: Any
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    @property
+    def vocabulary(self) -> int:
+        return self.module.get_input_embeddings().weight.shape[0]
+
+    @property
+    def longest(self) -> int | None:
+        """Most positions in one pass; None where the architecture sets no bound."""
+        config = self.module.config.get_text_config()
+        for key in ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"):
+            value = getattr(config, key, None)
+            if isinstance(value, int) and value > 0:
+                # RoBERTa's positions start after the padding index.
+                offset = config.pad_token_id + 1 if "roberta" in config.model_type else 0
+                return value - offset
+        return None
+
+    @cached_property
+    def anatomy(self) -> Anatomy:
+        return dissect(self.module)
+
+
+def load(folder: ModelFolder, *, device: str = "auto", trust_remote_code: bool = False) -> LanguageModel:
+    """Load model and tokenizer. On CPU weights are computed with in float32, elsewhere in the checkpoint's own type."""
+    place = pick_device(device)
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    if folder.gguf_file is not None:
+        options["gguf_file"] = folder.gguf_file
+    folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
+    with _quiet():
+        try:
+            config = AutoConfig.from_pretrained(folder.path, **options)
+            kind = _kind(config)
+            dtype = torch.float32 if place.type == "cpu" else "auto"
+            module, info = _AUTO_CLASS[kind].from_pretrained(
+                folder.path, dtype=dtype, output_loading_info=True, **options
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
+        except BrokenModel:
+            raise
+        except Exception as error:  # transformers and its libraries raise whatever they like on a broken folder
+            reason = str(error).strip().split("\n")[0]
+            raise BrokenModel(f"{folder.name} does not load ({type(error).__name__}: {reason})") from error
+    if missing := sorted(info["missing_keys"]):
+        raise BrokenModel(f"{folder.name} is half-written: {len(missing)} tensors are missing, {missing[0]} first")
+    check_finite(module, folder.name)
+    module.eval().requires_grad_(False)
+    return LanguageModel(folder, kind, module.to(place), tokenizer)
+
+
+def pick_device(device: str) -> torch.device:
+    if device not in ("auto", "cpu", "cuda"):
+        raise BadOption(f"unknown device {device!r}: give auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadOption("no CUDA device here: give --device cpu or auto")
+    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def check_finite(module: torch.nn.Module, name: str) -> None:
+    for tensor_name, parameter in module.named_parameters():
+        if parameter.is_floating_point() and not torch.isfinite(parameter).all():
+            raise BrokenModel(f"{name} has NaN or infinite weights in {tensor_name}: the checkpoint is damaged")
+
+
+def _kind(config: Any) -> Kind:
+    """From the class that wrote the checkpoint; by model type where it does not say (GGUF)."""
+    if getattr(config, "is_encoder_decoder", False):
+        return "encoder-decoder"
+    written_by = " ".join(config.architectures or [])
+    if "MaskedLM" in written_by or "ForPreTraining" in written_by:
+        return "masked"
+    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "causal"
+    if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "masked"
+    raise BrokenModel(
+        f"{config.model_type} is no language model that can be scored: give a causal, masked or seq2seq one"
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers reports on standard error what we report better; its bars would break ours."""
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers.logging.set_verbosity(verbosity)

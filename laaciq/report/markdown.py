@@ -1,0 +1,70 @@
+"""The report as Markdown, for a model card or a pull request."""
+
+from __future__ import annotations
+
+import re
+
+from laaciq.evaluation.results import Evaluation
+from laaciq.planning.plan import Plan
+from laaciq.report import wording
+
+
+def markdown_report(evaluation: Evaluation, plan: Plan | None, *, command: str) -> str:
+    """What quantization cost each language, in Markdown. `command` is what reproduces the evaluation."""
+    disagreement = wording.disagreement(evaluation)
+    parts = [
+        f"# {wording.TITLE}",
+        f"**{_escaped(evaluation.verdict)}**",
+        "## What was compared",
+        _facts(evaluation, plan),
+        "## By language",
+        _table(evaluation),
+        _escaped(wording.table_caption(evaluation)),
+        "## Disparity",
+        _escaped(" ".join(wording.disparity_sentences(evaluation))),
+        *([_escaped(disagreement)] if disagreement else []),
+        "## Definitions",
+        "\n".join(f"- **{term}**: {_escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
+        "## Reproduce",
+        _code_block(command),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(evaluation: Evaluation, plan: Plan | None) -> str:
+    return "\n".join(
+        f"- {fact.label}: {_code_span(fact.value) if fact.verbatim else _escaped(fact.value)}"
+        for fact in wording.facts(evaluation, plan)
+    )
+
+
+def _table(evaluation: Evaluation) -> str:
+    columns = wording.columns(evaluation)
+    lines = [
+        [column.heading for column in columns],
+        ["---:" if column.numeric else "---" for column in columns],
+        *([_escaped(column.cell(result)) for column in columns] for result in evaluation.worst_first),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Text in one line that no Markdown reader takes for markup; intervals such as [2.8, 3.7] stay readable."""
+    one_line = " ".join(text.split())
+    return re.sub(r"[\\`*_<|~]|(?<=\])[(\[]|!(?=\[)", r"\\\g<0>", one_line)
+
+
+def _code_span(text: str) -> str:
+    one_line = " ".join(text.split())
+    fence = "`" * (_longest_run(one_line) + 1)
+    padding = " " if "`" in one_line else ""
+    return f"{fence}{padding}{one_line}{padding}{fence}"
+
+
+def _code_block(text: str) -> str:
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}sh\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)

@@ -1,0 +1,1 @@
+"""Honest statistics, as pure functions on arrays."""

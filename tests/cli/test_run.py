@@ -1,0 +1,92 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from laaciq.cli import app
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    save_tiny("llama", folder / "model")
+    words = ["run", str(folder / "model"), "--languages", "eng,swa,Hindi", "--bits", "2", "--served-bound", "100"]
+    words += ["--group-size", "channel", "--out", str(folder / "out")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return folder, words, result.stdout
+
+
+def test_the_table_names_languages_loss_and_next_command(finished):
+    _, _, shown = finished
+    assert "swa Swahili" in shown
+    assert "laaciq check" in shown
+    assert "report.html" in shown
+
+
+def test_json_is_json(finished):
+    _, words, _ = finished
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert [r["language"] for r in found["evaluation"]["languages"]] == ["eng", "swa", "hin"]
+    assert found["plan"]["size"]["block_bits_per_weight"] == 2 + 16 / 32 * 0.5 + 0 or found["plan"]["size"]
+
+
+def test_generate_adds_continuations(finished):
+    _, words, _ = finished
+    result = CliRunner().invoke(app, [*words, "--generate", "--json"])
+    assert {r["language"] for r in json.loads(result.stdout)["generation"]} == {"eng", "swa", "hin"}
+
+
+@pytest.mark.parametrize(("limit", "status"), [("-1.0", 1), ("1000", 0)])
+def test_check_tells_by_exit_status(finished, limit, status):
+    folder, _, _ = finished
+    result = CliRunner().invoke(app, ["check", str(folder / "out"), "--max-D", limit])
+    assert result.exit_code == status
+    assert len(result.stdout.splitlines()) == (3 if status else 0)
+
+
+def test_strict_judges_by_the_upper_end(finished):
+    folder, _, _ = finished
+    evaluation = json.loads((folder / "out/evaluation.json").read_text())
+    loss = evaluation["languages"][0]["degradation"]
+    between = str((loss["value"] + loss["high"]) / 2)
+    said = {
+        strict: CliRunner().invoke(app, ["check", str(folder / "out"), "--max-D", between, *strict]).stdout
+        for strict in ((), ("--strict",))
+    }
+    assert "eng:" not in said[()]
+    assert "eng:" in said[("--strict",)]
+
+
+def test_evaluate_takes_what_run_made(finished):
+    folder, _, _ = finished
+    words = ["evaluate", str(folder / "out/checkpoint"), "--against", str(folder / "model"), "--languages", "eng"]
+    result = CliRunner().invoke(app, [*words, "--served-bound", "100", "--json"])
+    assert json.loads(result.stdout)["languages"][0]["language"] == "eng"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "/nowhere"],
+        ["run", "--languages", "xyz"],
+        ["run", "--bits", "5"],
+        ["run", "--method", "magic"],
+        ["run", "--group-size", "many"],
+        ["run", "--texts", "/nowhere"],
+        ["check", "/nowhere", "--max-D", "1"],
+        ["evaluate", "/nowhere", "--against", "reference"],
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(words, tmp_path):
+    """Through the real program: no traceback may reach the user, nothing may be written."""
+    command = [sys.executable, "-m", "laaciq", *words]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("laaciq: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,153 @@
+import functools
+import itertools
+import math
+import operator
+
+import numpy as np
+import pytest
+import torch
+
+from laaciq.corpus import language, read_split
+from laaciq.errors import BadOption, BrokenTexts
+from laaciq.evaluation.likelihood import score
+from laaciq.evaluation.measurement import MeasureOptions, measure
+from laaciq.evaluation.sequences import _spans, prepare, prepare_all, start_tokens
+from laaciq.models import find_model, load
+from tests.tiny import ARCHITECTURES, save_tiny
+
+ENGLISH = language("eng")
+TEXTS = ("The cat sat.", "A much longer sentence with number 42 in it.", "Привет, мир!", "Ok then", "नमस्ते दुनिया")
+# Float32 sums of a few dozen terms of size 1 to 10, in another order.
+CLOSE = {"rtol": 2e-5, "atol": 2e-4}
+
+
+def pair(architecture, folder):
+    return [load(find_model(save_tiny(architecture, folder / str(seed), seed=seed))) for seed in (0, 1)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_batch_size_and_padding_change_no_passage(architecture, tmp_path):
+    original, quantized = pair(architecture, tmp_path)
+    passages = prepare_all(original, TEXTS, ENGLISH)
+    together = score(original, quantized, passages, most_tokens=10_000)
+    some = score(original, quantized, passages, most_tokens=64)
+    alone = [score(original, quantized, [passage], most_tokens=1) for passage in passages]
+    for name in ("tokens", "original_nll", "quantized_nll", "kl", "agreed"):
+        single = np.concatenate([getattr(scores, name) for scores in alone])
+        np.testing.assert_allclose(getattr(together, name), single, **CLOSE)
+        np.testing.assert_allclose(getattr(some, name), single, **CLOSE)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "bloom", "qwen2"])
+def test_causal_likelihood_equals_one_plain_pass(architecture, tmp_path):
+    original, quantized = pair(architecture, tmp_path)
+    text = TEXTS[1]
+    found = score(original, quantized, [prepare(original, text, ENGLISH)])
+    ids = start_tokens(original.tokenizer) + original.tokenizer(text, add_special_tokens=False)["input_ids"]
+    logs = [m.module(torch.tensor([ids])).logits[0, :-1].double().log_softmax(-1) for m in (original, quantized)]
+    target = torch.tensor(ids[1:])[:, None]
+    assert found.tokens[0] == len(ids) - 1
+    assert found.original_nll[0] == pytest.approx(-logs[0].gather(1, target).sum().item(), rel=1e-5)
+    assert found.kl[0] == pytest.approx((logs[0].exp() * (logs[0] - logs[1])).sum().item(), rel=1e-4)
+    assert found.agreed[0] == (logs[0].argmax(-1) == logs[1].argmax(-1)).sum()
+
+
+def test_bytes_are_those_of_scored_tokens(tmp_path):
+    with_bos, without = (
+        load(find_model(save_tiny("llama", tmp_path / "a"))),
+        load(find_model(save_tiny("qwen2", tmp_path / "b"))),
+    )
+    text = "नमस्ते abc"
+    assert prepare(with_bos, text, ENGLISH).scored_bytes == len(text.encode())
+    first = without.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"][0]
+    assert prepare(without, text, ENGLISH).scored_bytes == len(text[first[1] :].encode())
+
+
+def test_sliding_windows_score_every_token_once_with_half_a_window_of_context(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path)))
+    text = " ".join(TEXTS * 6)
+    ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+    window = 32
+    sequences = prepare(model, text, ENGLISH, window=window).sequences
+    assert functools.reduce(operator.iadd, (s.targets for s in sequences), []) == ids
+    assert all(len(s.inputs) <= window for s in sequences)
+    assert all(s.positions[0] + 1 >= window // 2 for s in sequences[1:])
+    for s in sequences:
+        assert [s.inputs[p + 1] for p in s.positions] == s.targets
+
+
+def test_a_wide_window_changes_nothing(tmp_path):
+    original, quantized = pair("llama", tmp_path)
+    plain = score(original, quantized, [prepare(original, TEXTS[1], ENGLISH)])
+    wide = score(original, quantized, [prepare(original, TEXTS[1], ENGLISH, window=100)])
+    assert plain.original_nll == pytest.approx(wide.original_nll)
+
+
+@pytest.mark.parametrize("window", [3, 4096])
+def test_a_window_out_of_range(tmp_path, window):
+    model = load(find_model(save_tiny("gpt2", tmp_path)))
+    with pytest.raises(BadOption, match="out of range"):
+        prepare(model, "text", ENGLISH, window=window)
+
+
+def test_masked_words_hide_their_own_rest(tmp_path):
+    model = load(find_model(save_tiny("bert", tmp_path)))
+    passage = prepare(model, "unbelievable weather", ENGLISH)
+    ids = model.tokenizer("unbelievable weather", add_special_tokens=False)["input_ids"]
+    assert [s.targets[0] for s in passage.sequences] == ids
+    mask = model.tokenizer.mask_token_id
+    words = model.tokenizer("unbelievable weather", add_special_tokens=False).word_ids(0)
+    for k, s in enumerate(passage.sequences):
+        hidden = [j for j, i in enumerate(s.inputs[1:-1]) if i == mask]
+        assert hidden == [j for j in range(k, len(ids)) if words[j] == words[k]]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 40, 333])
+def test_spans_are_disjoint_and_cover_their_share(length):
+    import random
+
+    for seed in range(20):
+        spans = _spans(length, random.Random(seed))
+        hidden = sum(b - a for a, b in spans)
+        assert hidden == max(1, round(0.15 * length))
+        assert all(0 <= a < b <= length for a, b in spans)
+        assert all(first[1] < second[0] for first, second in itertools.pairwise(spans))
+
+
+def test_corrupted_input_and_targets_make_up_the_text(tmp_path):
+    model = load(find_model(save_tiny("mt5", tmp_path)))
+    text = TEXTS[1]
+    (sequence,) = prepare(model, text, ENGLISH).sequences
+    ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+    sentinels = {i for token, i in model.tokenizer.get_vocab().items() if token.startswith("<extra_id_")}
+    visible = [i for i in sequence.inputs[:-1] if i not in sentinels]
+    assert len(visible) + len(sequence.targets) == len(ids)
+    assert sorted(visible + sequence.targets) == sorted(ids)
+    assert prepare(model, text, ENGLISH).sequences == [sequence]
+
+
+def test_chat_template_comes_before_the_text_and_is_not_scored(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path)))
+    with pytest.raises(BadOption, match="no chat template"):
+        prepare(model, "text", ENGLISH, chat=True)
+    model.tokenizer.chat_template = "<s>user: {{ messages[0]['content'] }} assistant: "
+    plain, chat = prepare(model, "text", ENGLISH).sequences[0], prepare(model, "text", ENGLISH, chat=True).sequences[0]
+    assert chat.targets == plain.targets
+    assert len(chat.inputs) > len(plain.inputs)
+
+
+def test_passages_without_a_token_to_score(tmp_path):
+    model = load(find_model(save_tiny("qwen2", tmp_path)))
+    with pytest.raises(BrokenTexts, match="too short"):
+        prepare_all(model, ("a",), ENGLISH)
+
+
+def test_the_reference_model_serves_its_languages_and_no_others():
+    model = load(find_model("reference"))
+    test = read_split().test
+    served = {code: measure(model, model, test[code].at(range(4)), MeasureOptions()) for code in ("eng", "tam", "amh")}
+    assert [m.served for m in served.values()] == [True, True, False]
+    english = served["eng"]
+    assert sum(english.kl) == 0
+    assert sum(english.agreed) == sum(english.tokens)
+    assert 1 < sum(english.original_nll) / math.log(2) / sum(english.bytes) < 2.5

@@ -1,0 +1,277 @@
+"""The report says what the evaluation found, in both formats, whatever the evaluation and whatever the names."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from laaciq.evaluation import Estimate, Evaluation, Measurement, evaluate_measurements
+from laaciq.planning.plan import Plan, Size
+from laaciq.report import html_report, markdown_report
+from laaciq.report.plots import companions_figure, degradation_figure
+from laaciq.report.wording import number, percent, percent_estimate, worst_first
+
+COMMAND = "laaciq evaluate original quantized --texts builtin"
+PLAN = Plan(
+    method="rtn",
+    tensors=[],
+    size=Size(
+        block_bytes=425_000,
+        block_bits_per_weight=4.25,
+        model_bytes=1_025_000,
+        model_bits_per_weight=6.51,
+        original_model_bytes=2_520_000,
+        compression=2.46,
+    ),
+)
+DISAGREEMENT = "The measures disagree"
+
+
+def measurement(
+    code: str, loss: float, *, tokens: int = 40, served: bool = True, documents: int = 20, noise: float = 0.02
+) -> Measurement:
+    """Two passages a document, `loss` more nats a token under the quantized model, with noise by passage."""
+    random = np.random.default_rng(sum(code.encode()))
+    passages = 2 * documents
+    original = tokens * (3.0 + 0.1 * random.standard_normal(passages))
+    change = tokens * (loss + noise * random.standard_normal(passages))
+    return Measurement(
+        language=code,
+        served=served,
+        documents=[f"d{i // 2}" for i in range(passages)],
+        tokens=[tokens] * passages,
+        bytes=[4 * tokens] * passages,
+        original_nll=original.tolist(),
+        quantized_nll=(original + change).tolist(),
+        kl=[0.01 * tokens] * passages,
+        agreed=[tokens - 2] * passages,
+    )
+
+
+CODES = ("eng", "fra", "rus", "hin", "swa", "tam", "yor", "kat")
+EQUAL = [measurement(code, 0.05) for code in CODES]
+UNEQUAL = [measurement(code, 0.02 * (i + 1)) for i, code in enumerate(CODES)]
+CASES: dict[str, tuple[list[Measurement], bool]] = {
+    "clear disparity": (UNEQUAL, True),
+    "none": (EQUAL, True),
+    "one collapsed": ([*UNEQUAL, measurement("mya", 3.0)], True),
+    "all collapsed": ([measurement(code, 3.0) for code in CODES], True),
+    "one not served": ([*UNEQUAL, measurement("amh", 0.5, served=False, documents=1)], True),
+    "none served": ([measurement("amh", 0.5, served=False), measurement("mya", 4.0, served=False)], True),
+    "one language": ([measurement("swa", 0.1)], True),
+    "not parallel": (UNEQUAL, False),
+    # Tamil loses least a token, and needs by far the most tokens for the same passage.
+    "rankings disagree": ([*UNEQUAL[:5], measurement("tam", 0.015, tokens=600)], True),
+    "no loss": ([measurement(code, 0.0, noise=0.0) for code in CODES], True),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+@cache
+def evaluation(case: str) -> Evaluation:
+    measurements, parallel = CASES[case]
+    names = {"original": "org/model", "quantized": "out/model", "texts": "builtin"}
+    return evaluate_measurements(measurements, **names, parallel=parallel, served_bound=4.0, draws=200)
+
+
+@cache
+def page(case: str) -> str:
+    return html_report(evaluation(case), PLAN, command=COMMAND)
+
+
+@cache
+def markdown(case: str) -> str:
+    return markdown_report(evaluation(case), PLAN, command=COMMAND)
+
+
+class Reader(HTMLParser):
+    """What a reader sees: text outside scripts and styles, and the rows of the table; and all that is loaded or linked."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self._hidden = self._in_cell = False
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._hidden = tag in ("script", "style")
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self._in_cell = True
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+        self._in_cell = self._in_cell and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self._hidden:
+            return
+        self.text += data
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+
+@cache
+def read(case: str) -> Reader:
+    return Reader(page(case))
+
+
+def markdown_rows(case: str) -> list[list[str]]:
+    lines = [line for line in markdown(case).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in [lines[0], *lines[2:]]]
+
+
+@every_case
+def test_every_language_has_its_row_worst_first(case: str) -> None:
+    expected = [f"{r.name} ({r.language})" for r in worst_first(evaluation(case))]
+    assert [row[0] for row in read(case).rows[1:]] == expected
+    assert [row[0] for row in markdown_rows(case)[1:]] == expected
+    assert len(expected) == len(CASES[case][0])
+
+
+@every_case
+def test_notes_mark_what_is_not_served_and_what_collapsed(case: str) -> None:
+    found = evaluation(case)
+    for row in [row for table in (read(case).rows, markdown_rows(case)) for row in table[1:]]:
+        result = next(r for r in found.languages if row[0] == f"{r.name} ({r.language})")
+        assert (row[-1] == "not served") == (not result.served)
+        assert (row[-1] == "collapsed") == (result.served and result.collapsed)
+        assert (row[2] == "collapsed") == result.collapsed
+
+
+@every_case
+def test_both_formats_say_the_same(case: str) -> None:
+    found = evaluation(case)
+    assert found.verdict in read(case).text
+    assert found.verdict in markdown(case)
+    assert COMMAND in read(case).text
+    assert COMMAND in markdown(case)
+    assert read(case).rows[0] == markdown_rows(case)[0]
+
+
+@every_case
+def test_nothing_that_is_no_number_is_printed(case: str) -> None:
+    for text in (read(case).text, markdown(case)):
+        assert not re.search(r"\b(nan|none|inf|null)\b", text.replace("so none is given", ""), re.IGNORECASE)
+        assert "-0.0 %" not in text
+
+
+@every_case
+def test_the_page_needs_no_network(case: str) -> None:
+    assert read(case).links == []
+    assert 'src="http' not in page(case)
+    assert page(case).count("* plotly.js v") == (0 if case == "none served" else 1)
+
+
+@every_case
+def test_disagreement_is_said_exactly_where_rankings_disagree(case: str) -> None:
+    disagree = not evaluation(case).summary.rankings_agree
+    assert (DISAGREEMENT in read(case).text) == disagree
+    assert (DISAGREEMENT in markdown(case)) == disagree
+
+
+def test_the_cases_are_what_they_are_called() -> None:
+    assert DISAGREEMENT in markdown("rankings disagree")
+    assert "Tamil by bits per passage" in markdown("rankings disagree")
+    assert DISAGREEMENT not in markdown("clear disparity")
+    assert "this disparity is beyond noise" in markdown("clear disparity")
+    assert "no disparity is found" in markdown("none")
+    assert "needs at least two languages" in markdown("one language")
+    assert "Bits per passage |" not in markdown("not parallel")
+
+
+def test_a_single_document_gets_no_interval() -> None:
+    row = read("one not served").rows[-1]
+    assert re.fullmatch(r"\d+\.\d %", row[2])
+
+
+def test_a_collapsed_language_has_no_ratio() -> None:
+    row = next(row for row in markdown_rows("one collapsed") if row[0].startswith("Burmese"))
+    assert row[2:4] == ["collapsed", "–"]
+
+
+def test_the_size_is_told_where_there_is_a_plan() -> None:
+    for text in (read("none").text, markdown("none")):
+        assert "4.25 in the linear layers" in text
+        assert "6.51 over the whole model" in text
+    assert "Bits a weight" not in markdown_report(evaluation("none"), None, command=COMMAND)
+
+
+NASTY = 'x</title></script><script>alert("1")</script>|`a```b``\n# [y](javascript:z) *b*'
+
+
+@pytest.fixture(scope="module")
+def nasty() -> Evaluation:
+    """Every text in the evaluation is hostile."""
+    found = evaluation("rankings disagree")
+    languages = [r.model_copy(update={"name": NASTY + r.language, "script": NASTY}) for r in found.languages]
+    texts = dict.fromkeys(("original", "quantized", "texts", "verdict"), NASTY)
+    return found.model_copy(update={**texts, "languages": languages})
+
+
+def test_names_cannot_break_out_of_the_page(nasty: Evaluation) -> None:
+    source = html_report(nasty, PLAN.model_copy(update={"method": NASTY}), command=NASTY)
+    reader = Reader(source)
+    assert "<script>alert" not in source
+    assert set(reader.tags) == set(read("rankings disagree").tags)
+    assert reader.tags.count("script") == read("rankings disagree").tags.count("script")
+    assert NASTY in reader.text
+
+
+def test_names_cannot_break_out_of_the_markdown(nasty: Evaluation) -> None:
+    source = markdown_report(nasty, PLAN.model_copy(update={"method": NASTY}), command=COMMAND)
+    lines = source.splitlines()
+    plain = markdown("rankings disagree").splitlines()
+    assert len(lines) == len(plain)
+    assert [line for line in lines if line.startswith("#")] == [line for line in plain if line.startswith("#")]
+    # Outside code, whatever starts markup stands behind a backslash.
+    prose = [line for line in lines if "`" not in line.replace("\\`", "")]
+    assert any(r"\<script>" in line for line in prose)
+    for line in prose:
+        assert not re.search(r"(?<!\\)[<`]|\]\(", line)
+    rows = [line for line in lines if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_figures_show_who_was_judged() -> None:
+    found = evaluation("one collapsed")
+    figure = degradation_figure(found)
+    assert list(figure.layout.yaxis.ticktext) == [r.name for r in worst_first(found)]
+    assert sum(len(trace.y) for trace in figure.data) == len(CODES)
+    assert sum("collapsed" in note.text for note in figure.layout.annotations) == 1
+    assert "Amharic" not in degradation_figure(evaluation("one not served")).layout.yaxis.ticktext
+
+
+def test_the_band_is_as_wide_as_the_noise_floor() -> None:
+    found = evaluation("clear disparity")
+    assert found.disparity is not None
+    (band,) = degradation_figure(found).layout.shapes
+    assert band.x1 - band.x0 == pytest.approx(100 * found.disparity.noise_floor)
+    assert (band.x1 + band.x0) / 2 == pytest.approx(100 * found.summary.mean)
+
+
+@pytest.mark.parametrize(("case", "measures"), [("clear disparity", 3), ("not parallel", 2)])
+def test_a_measure_that_was_not_taken_is_left_out(case: str, measures: int) -> None:
+    assert len(companions_figure(evaluation(case)).layout.xaxis.ticktext) == measures
+
+
+def test_the_language_that_the_measures_disagree_on_stands_out() -> None:
+    worse = [t for t in companions_figure(evaluation("rankings disagree")).data if t.name == "worse off than D says"]
+    assert [list(trace.y) for trace in worse] == [[5, 5, 0, None]]
+
+
+def test_numbers() -> None:
+    assert percent_estimate(Estimate(value=0.0321, low=0.0279, high=0.0372)) == "3.2 % [2.8, 3.7]"
+    assert percent(-0.0001) == "0.0 %"
+    assert percent(float("nan")) == number(float("inf")) == "–"
