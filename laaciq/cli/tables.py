@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -11,19 +10,20 @@ from laaciq.evaluation import Evaluation, LanguageResult
 from laaciq.evaluation.generation import GenerationResult
 from laaciq.evaluation.verdict import percent
 
-_BAR_WIDTH = 16
+_BAR_WIDTH = 12
 
 
 def evaluation_table(evaluation: Evaluation) -> RenderableType:
     """By language, worst first; languages that the original does not serve stand at the end. Fits 80 columns."""
-    table = Table(title=f"{evaluation.original} → {evaluation.quantized}", title_justify="left", box=SIMPLE_HEAD)
+    title = f"{evaluation.original} → {evaluation.quantized}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("language", no_wrap=True)
-    table.add_column("bits/byte", justify="right")
-    table.add_column("D", justify="right")
+    table.add_column("bits/byte", justify="right", no_wrap=True)
+    table.add_column("D", justify="right", no_wrap=True)
     table.add_column("95 %", style="dim", no_wrap=True)
     table.add_column("", width=_BAR_WIDTH, no_wrap=True)
-    table.add_column("KL", justify="right")
-    table.add_column("same top", justify="right")
+    table.add_column("KL", justify="right", no_wrap=True)
+    table.add_column("agree", justify="right", no_wrap=True)
     longest = max((r.degradation.value for r in evaluation.judged if r.degradation), default=0.0)
     for result in evaluation.worst_first:
         table.add_row(*_language_row(result, longest))
@@ -74,7 +74,7 @@ def _footer(evaluation: Evaluation) -> list[Text]:
 
 def generation_table(results: list[GenerationResult]) -> Table:
     """What users notice first: does the continuation stay in the language, is it garbled, before and after."""
-    table = Table(title="Greedy continuations, original → quantized", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title="Greedy continuations, original → quantized", title_justify="left", box=None)
     for heading in ("language", "stays in the language", "garbled"):
         table.add_column(heading, justify="left" if heading == "language" else "right")
     for result in results:

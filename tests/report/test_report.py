@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from laaciq.evaluation import Estimate, Evaluation, Measurement, evaluate_measurements
+from laaciq.evaluation.verdict import percent
 from laaciq.planning.plan import Plan, Size
 from laaciq.report import html_report, markdown_report
 from laaciq.report.plots import companions_figure, degradation_figure
-from laaciq.report.wording import number, percent, percent_estimate, worst_first
+from laaciq.report.wording import number, percent_estimate
 
 COMMAND = "laaciq evaluate original quantized --texts builtin"
 PLAN = Plan(
@@ -134,7 +135,7 @@ def markdown_rows(case: str) -> list[list[str]]:
 
 @every_case
 def test_every_language_has_its_row_worst_first(case: str) -> None:
-    expected = [f"{r.name} ({r.language})" for r in worst_first(evaluation(case))]
+    expected = [f"{r.name} ({r.language})" for r in evaluation(case).worst_first]
     assert [row[0] for row in read(case).rows[1:]] == expected
     assert [row[0] for row in markdown_rows(case)[1:]] == expected
     assert len(expected) == len(CASES[case][0])
@@ -247,7 +248,7 @@ def test_names_cannot_break_out_of_the_markdown(nasty: Evaluation) -> None:
 def test_figures_show_who_was_judged() -> None:
     found = evaluation("one collapsed")
     figure = degradation_figure(found)
-    assert list(figure.layout.yaxis.ticktext) == [r.name for r in worst_first(found)]
+    assert list(figure.layout.yaxis.ticktext) == [r.name for r in found.worst_first]
     assert sum(len(trace.y) for trace in figure.data) == len(CODES)
     assert sum("collapsed" in note.text for note in figure.layout.annotations) == 1
     assert "Amharic" not in degradation_figure(evaluation("one not served")).layout.yaxis.ticktext
@@ -274,4 +275,4 @@ def test_the_language_that_the_measures_disagree_on_stands_out() -> None:
 def test_numbers() -> None:
     assert percent_estimate(Estimate(value=0.0321, low=0.0279, high=0.0372)) == "3.2 % [2.8, 3.7]"
     assert percent(-0.0001) == "0.0 %"
-    assert percent(float("nan")) == number(float("inf")) == "–"
+    assert percent(None) == number(float("inf")) == "–"
