@@ -1,4 +1,5 @@
 import json
+import os
 import random
 import signal
 import subprocess
@@ -131,7 +132,7 @@ def test_the_command_names_what_differs_from_the_defaults():
 
 
 def test_killed_at_any_moment_it_ends_in_the_same_json(tmp_path, texts):
-    """Each round: a fresh folder, a kill at a random moment of the run's own duration, then a rerun."""
+    """Each round: a fresh folder, a kill at a random moment of the run's own duration, then a rerun. LAACIQ_KILLS=30 for more rounds."""
     model = save_tiny("llama", tmp_path / "model")
 
     def command(out):
@@ -142,7 +143,7 @@ def test_killed_at_any_moment_it_ends_in_the_same_json(tmp_path, texts):
     expected = subprocess.run(command(tmp_path / "whole"), capture_output=True, check=True).stdout
     duration = time.monotonic() - began
     chance = random.Random(0)
-    for round_ in range(4):
+    for round_ in range(int(os.environ.get("LAACIQ_KILLS", "4"))):
         out = tmp_path / f"run{round_}"
         process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # The first half is imports, where nothing can go wrong.

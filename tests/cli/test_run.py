@@ -31,7 +31,7 @@ def test_json_is_json(finished):
     _, words, _ = finished
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert [r["language"] for r in found["evaluation"]["languages"]] == ["eng", "swa", "hin"]
-    assert found["plan"]["size"]["block_bits_per_weight"] == 2 + 16 / 32 * 0.5 + 0 or found["plan"]["size"]
+    assert found["options"]["bits"] == found["plan"]["tensors"][0]["bits"] == 2
 
 
 def test_generate_adds_continuations(finished):
