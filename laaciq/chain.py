@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,82 +12,25 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts, read_split
-from laaciq.corpus.sources import BUILTIN
 from laaciq.engine.estimate import estimate, require_memory
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Silence
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BadOption
-from laaciq.evaluation import Evaluation, Measurement, MeasureOptions, evaluate_measurements, measure
+from laaciq.evaluation import Evaluation, Measurement, evaluate_measurements, measure
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
+from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
-from laaciq.models.folder import REFERENCE
 from laaciq.models.loading import pick_device
-from laaciq.planning import BITS, GroupSize, Plan, uniform_plan
+from laaciq.options import BUILTIN, REFERENCE, MeasureOptions, RunOptions
+from laaciq.planning import Plan, uniform_plan
 from laaciq.quantization import apply_checkpoint, find_method, write_checkpoint
 from laaciq.quantization.checkpoint import is_checkpoint
 from laaciq.report import html_report, markdown_report
 
 
-class RunOptions(BaseModel):
-    """What `laaciq run` takes, with its defaults; the command line and Python use the same words."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    model: str = REFERENCE
-    texts: str = BUILTIN
-    languages: tuple[str, ...] | None = None
-    method: str = "rtn"
-    bits: int = 4
-    group_size: GroupSize = 64
-    symmetric: bool = True
-    window: int | None = None
-    chat: bool = False
-    generate: bool = False
-    served_bound: float = 4.0
-    seed: int = 0
-
-    def check(self) -> None:
-        """Refuse at once what could only fail later."""
-        find_method(self.method)
-        if self.bits not in BITS:
-            raise BadOption(f"{self.bits} bits are not offered: give one of {', '.join(map(str, BITS))}")
-        if isinstance(self.group_size, int) and self.group_size < 1:
-            raise BadOption(
-                f"group size {self.group_size} is out of range: give a positive number, 'channel' or 'tensor'"
-            )
-
-    @property
-    def command(self) -> str:
-        """The command that does the same: what differs from the defaults."""
-        words = ["laaciq", "run"]
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if value == field.default:
-                continue
-            if name == "model":
-                words.append(value)
-            elif name == "symmetric":
-                words.append("--affine")
-            elif value is True:
-                words.append(f"--{name}")
-            else:
-                text = ",".join(value) if isinstance(value, tuple) else str(value)
-                words += [f"--{name.replace('_', '-')}", text]
-        return shlex.join(words)
-
-    @property
-    def default_folder(self) -> Path:
-        grid = f"g{self.group_size}" if isinstance(self.group_size, int) else self.group_size
-        name = f"{Path(self.model).name}-{self.method}-{self.bits}bit-{grid}{'' if self.symmetric else '-affine'}"
-        return Path("laaciq-runs") / name
-
-    def measure_options(self) -> MeasureOptions:
-        return MeasureOptions(window=self.window, chat=self.chat, served_bound=self.served_bound, seed=self.seed)
-
-
 class RunResult(BaseModel):
-    """What a run found. `generation` only where it was asked for."""
+    """What a run found. `generation` and `numeric_noise` only where they were asked for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -96,6 +38,7 @@ class RunResult(BaseModel):
     plan: Plan
     evaluation: Evaluation
     generation: list[GenerationResult] | None = None
+    numeric_noise: NumericNoise | None = None
 
 
 @dataclass
@@ -131,15 +74,13 @@ def run(
     **options: object,
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
-    chosen = RunOptions.model_validate(
-        {"model": str(model), "languages": tuple(languages) if languages is not None else None, **options}
-    )
+    chosen = RunOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
     return run_chain(chosen, out=Path(out) if out else chosen.default_folder, device=device, progress=progress)
 
 
 def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress: Silence | None = None) -> RunResult:
     progress = progress or Silence()
-    options.check()
+    find_method(options.method)
     place = pick_device(device)
     folder = find_model(options.model)
     test = (
@@ -153,7 +94,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
 
     quantizing = options.model_dump(include={"method", "bits", "group_size", "symmetric"})
     plan_key = key_of("plan", model_key, quantizing)
-    asked = options.measure_options()
+    asked = options.measuring()
     keys = {
         code: key_of("measurement", plan_key, passages.texts, passages.documents, asked.model_dump(), place.type)
         for code, passages in test.by_language.items()
@@ -191,7 +132,8 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
         ),
     )
     generation = _generate(pair, test, store, keys, progress) if options.generate else None
-    result = RunResult(options=options, plan=plan, evaluation=evaluation, generation=generation)
+    noise = _numeric_noise(pair, test, asked, store, keys, progress) if options.numeric_check else None
+    result = RunResult(options=options, plan=plan, evaluation=evaluation, generation=generation, numeric_noise=noise)
     write_text(out / "report.md", markdown_report(evaluation, plan, command=options.command))
     write_text(out / "report.html", html_report(evaluation, plan, command=options.command))
     return result
@@ -204,16 +146,14 @@ def evaluate(
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     device: str = "auto",
-    window: int | None = None,
-    chat: bool = False,
-    served_bound: float = MeasureOptions().served_bound,
-    seed: int = 0,
     progress: Silence | None = None,
+    **options: object,
 ) -> Evaluation:
-    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original."""
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; see `MeasureOptions`."""
     progress = progress or Silence()
+    asked = MeasureOptions.of(**options)
     original_folder = find_model(against)
-    test = read_split(texts, seed=seed).select(None if languages is None else list(languages)).test
+    test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
     require_memory(estimate(original_folder, test, device=pick_device(device)), pick_device(device))
     if is_checkpoint(Path(checkpoint)):
         original = load(original_folder, device=device)
@@ -222,17 +162,16 @@ def evaluate(
         folder = find_model(checkpoint)
         original, quantized = load(original_folder, device=device), load(folder, device=device)
         _require_same_tokens(original, quantized)
-    options = MeasureOptions(window=window, chat=chat, served_bound=served_bound, seed=seed)
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
-        measurements = [measure(original, quantized, p, options, advance=advance) for p in test.by_language.values()]
+        measurements = [measure(original, quantized, p, asked, advance=advance) for p in test.by_language.values()]
     return evaluate_measurements(
         measurements,
         original=original_folder.name,
         quantized=str(checkpoint),
         texts=test.name,
         parallel=test.parallel,
-        served_bound=served_bound,
-        seed=seed,
+        served_bound=asked.served_bound,
+        seed=asked.seed,
     )
 
 
@@ -285,6 +224,16 @@ def _generate(
             results.append(store.result(f"generation/{code}.json", GenerationResult, key, partial(continued, code)))
             advance(1)
     return results
+
+
+def _numeric_noise(
+    pair: _Pair, test: Texts, asked: MeasureOptions, store: RunFolder, keys: dict[str, str], progress: Silence
+) -> NumericNoise:
+    def compute() -> NumericNoise:
+        with progress.stage("numeric check", len(test.languages)) as advance:
+            return numeric_noise(pair.original, test, asked, advance=advance)
+
+    return store.result("numeric_noise.json", NumericNoise, key_of("numeric noise", keys), compute)
 
 
 def _require_same_tokens(original: LanguageModel, quantized: LanguageModel) -> None:

@@ -9,8 +9,8 @@ import time
 import pytest
 
 import laaciq
-from laaciq.chain import RunOptions
 from laaciq.errors import BadOption, OutputConflict, TooLittleMemory, UnknownLanguage
+from laaciq.options import RunOptions
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -82,6 +82,14 @@ def test_a_model_against_itself_loses_nothing(tmp_path, texts):
     assert not evaluation.disparity.beyond_noise
 
 
+def test_numeric_noise_is_reported_apart(tmp_path, texts):
+    model = save_tiny("llama", tmp_path / "model")
+    result = laaciq.run(model, texts=str(texts), served_bound=100, numeric_check=True, out=tmp_path / "run")
+    assert (result.numeric_noise.precision, result.numeric_noise.other) == ("float32", "float64")
+    # Float32 has seven digits; a loss that matters has its first in the second or third.
+    assert 0 < result.numeric_noise.largest < 1e-4
+
+
 def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
     with pytest.raises(BadOption, match="different tokenizers"):
         laaciq.evaluate(
@@ -100,6 +108,8 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
         ({"method": "rnt"}, BadOption, "did you mean 'rtn'"),
         ({"languages": ["eng", "xyz"]}, UnknownLanguage, "unknown language 'xyz'"),
         ({"languages": ["eng", "zul"]}, UnknownLanguage, "no text in Zulu"),
+        ({"bit": 4}, BadOption, "did you mean 'bits'"),
+        ({"window": "wide"}, BadOption, "option 'window' cannot be 'wide'"),
         ({"device": "tpu"}, BadOption, "auto, cpu or cuda"),
     ],
 )

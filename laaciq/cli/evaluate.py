@@ -8,6 +8,9 @@ import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
+from laaciq.options import RunOptions
+
+DEFAULTS = RunOptions()
 
 
 def evaluate(
@@ -15,14 +18,14 @@ def evaluate(
         str, typer.Argument(help="The quantized model: what transformers loads, or a run's checkpoint.")
     ],
     against: Annotated[str, typer.Option(help="The original model.")],
-    texts: shared.TextSource = "builtin",
+    texts: shared.TextSource = DEFAULTS.texts,
     languages: shared.Languages = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     window: shared.Window = None,
     chat: shared.Chat = False,
-    served_bound: shared.ServedBound = 4.0,
-    seed: shared.Seed = 0,
+    served_bound: shared.ServedBound = DEFAULTS.served_bound,
+    seed: shared.Seed = DEFAULTS.seed,
 ) -> None:
     """Measure what a quantized model loses in each language."""
     from laaciq.chain import evaluate as evaluate_chain

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from laaciq.errors import BadOption
+from laaciq.options import GroupSize
 
 Languages = Annotated[str | None, typer.Option(help="Only these, for example 'eng,swa,Tamil'.")]
 TextSource = Annotated[
@@ -27,7 +28,7 @@ def split_names(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
 
-def group_size(text: str) -> int | Literal["channel", "tensor"]:
+def group_size(text: str) -> GroupSize:
     """`"64"` → 64; `channel` and `tensor` as they are."""
     if text == "channel":
         return "channel"

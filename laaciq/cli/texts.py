@@ -11,7 +11,7 @@ from rich.table import Table
 
 from laaciq.cli import options as shared
 from laaciq.corpus import Texts, read_texts
-from laaciq.corpus.sources import BUILTIN
+from laaciq.options import BUILTIN
 
 
 def texts(

@@ -22,8 +22,8 @@ from laaciq.corpus.languages import language
 from laaciq.corpus.split import CALIBRATION_SHARE, Split, divide_calibration, split
 from laaciq.corpus.texts import Passages, Texts
 from laaciq.errors import BrokenTexts, MissingExtra, UnknownLanguage
+from laaciq.options import BUILTIN
 
-BUILTIN = "builtin"
 DOCUMENTS = "documents.txt"
 
 

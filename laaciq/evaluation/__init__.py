@@ -1,7 +1,7 @@
 """What a quantized model loses, by language, against its original."""
 
 from laaciq.evaluation.degradation import evaluate_measurements
-from laaciq.evaluation.measurement import Measurement, MeasureOptions, measure
+from laaciq.evaluation.measurement import Measurement, measure
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult, Summary
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "LanguageResult",
-    "MeasureOptions",
     "Measurement",
     "Summary",
     "evaluate_measurements",

@@ -12,6 +12,7 @@ from laaciq.corpus import Passages
 from laaciq.evaluation.likelihood import Scores, score
 from laaciq.evaluation.sequences import prepare_all
 from laaciq.models import LanguageModel
+from laaciq.options import MeasureOptions
 
 # A language is first measured on these many passages, and on no more if it turns out not to be served.
 SERVED_PROBE = 8
@@ -36,17 +37,6 @@ class Measurement(BaseModel):
     @property
     def original_bits_per_byte(self) -> float:
         return bits_per_byte(sum(self.original_nll), sum(self.bytes))
-
-
-class MeasureOptions(BaseModel):
-    """How passages are put to the models."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    window: int | None = None
-    chat: bool = False
-    served_bound: float = 4.0
-    seed: int = 0
 
 
 def bits_per_byte(nats: float, byte_count: int) -> float:

@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 
 from laaciq import reference
 from laaciq.errors import BrokenModel
+from laaciq.options import REFERENCE
 
-REFERENCE = "reference"
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 # Files up to this size are hashed whole; of larger ones the ends, the size and the time of change.
 _HASHED_WHOLE = 64 * 2**20

@@ -1,5 +1,5 @@
 """Plans: how many bits, which groups and which grid every tensor gets."""
 
-from laaciq.planning.plan import BITS, GroupSize, Plan, Size, TensorPlan, uniform_plan
+from laaciq.planning.plan import Plan, Size, TensorPlan, uniform_plan
 
-__all__ = ["BITS", "GroupSize", "Plan", "Size", "TensorPlan", "uniform_plan"]
+__all__ = ["Plan", "Size", "TensorPlan", "uniform_plan"]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from laaciq.errors import BadOption
 from laaciq.models import Anatomy
+from laaciq.options import Bits, GroupSize
 
-BITS = (2, 3, 4, 6, 8)
 # Of scales, of kept weights, and of everything that is not quantized.
 FULL_BITS = 16
-
-GroupSize = int | Literal["channel", "tensor"]
 
 
 class _Strict(BaseModel):
@@ -25,19 +22,9 @@ class TensorPlan(_Strict):
 
     name: str
     shape: tuple[int, int]
-    bits: int
+    bits: Bits
     group_size: GroupSize
     symmetric: bool
-
-    @model_validator(mode="after")
-    def _check(self) -> TensorPlan:
-        if self.bits not in BITS:
-            raise BadOption(f"{self.bits} bits are not offered: give one of {', '.join(map(str, BITS))}")
-        if isinstance(self.group_size, int) and self.group_size < 1:
-            raise BadOption(
-                f"group size {self.group_size} is out of range: give a positive number, 'channel' or 'tensor'"
-            )
-        return self
 
     @property
     def weights(self) -> int:

@@ -4,7 +4,8 @@ import torch
 from laaciq.chain import twin
 from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
-from laaciq.planning import BITS, uniform_plan
+from laaciq.options import BITS
+from laaciq.planning import uniform_plan
 from laaciq.quantization import write_checkpoint
 from laaciq.quantization.checkpoint import WEIGHTS
 from laaciq.quantization.grid import round_to_nearest

@@ -2,7 +2,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laaciq.planning import BITS, TensorPlan
+from laaciq.options import BITS
+from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import round_to_nearest, symmetric_levels
 from laaciq.quantization.packing import pack, unpack
 
