@@ -13,18 +13,34 @@ if TYPE_CHECKING:
     from laaciq.chain import evaluate, run
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
+    from laaciq.inspection import profile, screen, survey
 
 __version__ = "0.1.0"
 
-__all__ = ["LaaciqError", "__version__", "check", "evaluate", "read_split", "read_texts", "reference", "run"]
+__all__ = [
+    "LaaciqError",
+    "__version__",
+    "check",
+    "evaluate",
+    "profile",
+    "read_split",
+    "read_texts",
+    "reference",
+    "run",
+    "screen",
+    "survey",
+]
 
 # Importing torch and transformers takes seconds; what needs them is imported when it is first used.
 _LAZY = {
     "check": "laaciq.gate",
     "evaluate": "laaciq.chain",
+    "profile": "laaciq.inspection",
     "read_split": "laaciq.corpus",
     "read_texts": "laaciq.corpus",
     "run": "laaciq.chain",
+    "screen": "laaciq.inspection",
+    "survey": "laaciq.inspection",
 }
 
 

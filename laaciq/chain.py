@@ -22,19 +22,26 @@ from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions, RunOptions
+from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, RunOptions
 from laaciq.planning import Plan, uniform_plan
+from laaciq.planning.screening import Screening, screen_profile
+from laaciq.profiling.profile import profile_model
+from laaciq.profiling.results import Profile
 from laaciq.quantization import apply_checkpoint, find_method, write_checkpoint
 from laaciq.quantization.checkpoint import is_checkpoint
 from laaciq.report import html_report, markdown_report
 
 
 class RunResult(BaseModel):
-    """What a run found. `generation` and `numeric_noise` only where they were asked for."""
+    """What a run found: what the theory predicted (`screening`) beside what was measured (`evaluation`).
+
+    `generation` and `numeric_noise` only where they were asked for.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: RunOptions
+    screening: Screening
     plan: Plan
     evaluation: Evaluation
     generation: list[GenerationResult] | None = None
@@ -83,11 +90,9 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     find_method(options.method)
     place = pick_device(device)
     folder = find_model(options.model)
-    test = (
-        read_split(options.texts, seed=options.seed)
-        .select(None if options.languages is None else list(options.languages))
-        .test
-    )
+    languages = None if options.languages is None else list(options.languages)
+    split = read_split(options.texts, seed=options.seed).select(languages)
+    test = split.test
     model_key = folder.fingerprint
     pair = _Pair(folder, out / "checkpoint", device)
     store = RunFolder(out, description={"command": options.command})
@@ -102,6 +107,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     pending = [code for code, key in keys.items() if not store.valid(f"measurements/{code}.json", key)]
     _announce(options, folder, test, pending, out, place, progress)
 
+    screening = _screening(pair, split.calibration, asked, options.bits, store, model_key, progress)
     plan = store.result("plan.json", Plan, plan_key, lambda: uniform_plan(pair.original.anatomy, **quantizing))
     if not store.valid("checkpoint", plan_key):
         with progress.stage("quantizing", len(plan.tensors)) as advance:
@@ -133,7 +139,14 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     )
     generation = _generate(pair, test, store, keys, progress) if options.generate else None
     noise = _numeric_noise(pair, test, asked, store, keys, progress) if options.numeric_check else None
-    result = RunResult(options=options, plan=plan, evaluation=evaluation, generation=generation, numeric_noise=noise)
+    result = RunResult(
+        options=options,
+        screening=screening,
+        plan=plan,
+        evaluation=evaluation,
+        generation=generation,
+        numeric_noise=noise,
+    )
     write_text(out / "report.md", markdown_report(evaluation, plan, command=options.command))
     write_text(out / "report.html", html_report(evaluation, plan, command=options.command))
     return result
@@ -209,6 +222,24 @@ def _announce(
     require_memory(cost, place)
     done = len(test.languages) - len(pending)
     progress.say(f"This takes {cost}." + (f" {done} languages are measured already." if done else ""))
+
+
+def _screening(
+    pair: _Pair,
+    calibration: Texts,
+    asked: MeasureOptions,
+    bits: int,
+    store: RunFolder,
+    model_key: str,
+    progress: Silence,
+) -> Screening:
+    """The prediction, from a profile on calibration text."""
+    key = key_of("profile", model_key, calibration.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
+
+    def compute() -> Profile:
+        return profile_model(pair.original, calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
+
+    return screen_profile(store.result("profile.json", Profile, key, compute), bits=bits)
 
 
 def _generate(

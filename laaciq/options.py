@@ -14,6 +14,8 @@ from laaciq.errors import BadOption
 REFERENCE = "reference"
 BUILTIN = "builtin"
 BITS = (2, 3, 4, 6, 8)
+# κ above which a block is an outlier block.
+OUTLIER_KURTOSIS = 50.0
 
 
 def _offered(bits: int) -> int:

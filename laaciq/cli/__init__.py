@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import check, evaluate, run, texts
+from laaciq.cli import check, evaluate, inspect, run, sensitivity, sweep, texts
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -18,7 +18,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run.run, evaluate.evaluate, check.check, texts.texts):
+for command in (
+    run.run,
+    evaluate.evaluate,
+    check.check,
+    inspect.profile,
+    inspect.screen,
+    inspect.survey,
+    sensitivity.sensitivity,
+    sweep.sweep,
+    texts.texts,
+):
     app.command()(command)
 
 

@@ -72,6 +72,7 @@ def run(
             f"Numeric noise, {noise.precision} against {noise.other}: at most {noise.largest:.1e} nats a token ({noise.language}).",
             highlight=False,
         )
+    console.print(f"Predicted: {result.screening.risk}. {result.screening.prediction}", highlight=False)
     size = result.plan.size
     console.print(
         f"Size: {size.block_bits_per_weight:.2f} bits a weight in the blocks, {size.model_bytes / 1e6:.1f} MB in all "

@@ -24,6 +24,8 @@ CHARACTER_NAMES = {
     "Unified Canadian Aboriginal Syllabics": ("CANADIAN SYLLABICS",),
 }
 
+# Written without spaces between words. A space in Thai ends a sentence or a clause: models often have nothing to add there.
+UNSPACED = {"Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai", "Tibetan"}
 # A continuation has left the language if another is e³ ≈ 20 times as likely. Of the built-in texts cut to 10 characters the likeliest
 # language is the right one for 85 % ("city." looks Czech); within this bound lies the right one for 96 %, a wrong one of the same
 # script for 3 %. From 30 characters on it makes no difference.

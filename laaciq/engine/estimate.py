@@ -50,11 +50,11 @@ def require_memory(cost: Cost, device: torch.device) -> None:
 
 
 def _parameter_count(folder: ModelFolder) -> int:
-    """From the headers alone; 16 bits a weight where a file is not safetensors."""
+    """From the headers alone; for other files a guess, 4 bits a weight in GGUF and 16 elsewhere."""
     count = 0
     for path in folder.weight_files:
         if path.suffix != ".safetensors":
-            count += path.stat().st_size // 2
+            count += path.stat().st_size * 2 if path.suffix == ".gguf" else path.stat().st_size // 2
             continue
         try:
             with safe_open(path, framework="pt") as file:

@@ -14,11 +14,16 @@ _PARTIAL = ".partial-"
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` in one step; a reader sees the old text or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """As `write_text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(partial, 0o644)

@@ -16,19 +16,16 @@ from pydantic import BaseModel, ConfigDict
 from transformers import GenerationConfig
 
 from laaciq.corpus import Passages
-from laaciq.corpus.identification import LanguageIdentifier, main_script
+from laaciq.corpus.identification import UNSPACED, LanguageIdentifier, main_script
 from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation.garbled import garbled
-from laaciq.evaluation.sequences import start_tokens
 from laaciq.models import LanguageModel
+from laaciq.scoring.sequences import start_tokens
 
 PROMPTS = 8
 NEW_TOKENS = 48
 # Prompts that go through together.
 BATCH = 8
-
-# Written without spaces between words. A space in Thai ends a sentence or a clause: models often have nothing to add there.
-UNSPACED = {"Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai", "Tibetan"}
 
 
 class Continuations(BaseModel):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages
-from laaciq.evaluation.likelihood import Scores, score
-from laaciq.evaluation.sequences import prepare_all
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
+from laaciq.scoring.likelihood import Scores, bits_per_byte, score
+from laaciq.scoring.sequences import prepare_all
 
 # A language is first measured on these many passages, and on no more if it turns out not to be served.
 SERVED_PROBE = 8
@@ -37,10 +36,6 @@ class Measurement(BaseModel):
     @property
     def original_bits_per_byte(self) -> float:
         return bits_per_byte(sum(self.original_nll), sum(self.bytes))
-
-
-def bits_per_byte(nats: float, byte_count: int) -> float:
-    return nats / np.log(2) / byte_count
 
 
 def measure(

@@ -16,16 +16,21 @@ from transformers.pytorch_utils import Conv1D
 from laaciq.errors import BrokenModel
 
 Role = Literal["block", "embedding", "head", "other"]
+Component = Literal["attention", "feed-forward"]
 
 
 @dataclass(frozen=True)
 class LinearLayer:
-    """A linear layer inside a block. `name` is its weight tensor's, as in the checkpoint; `block` counts from 0."""
+    """A linear layer inside a block. `name` is its weight tensor's, as in the checkpoint; `block` counts from 0.
+
+    It belongs to `attention` if it lies within a module whose class says so, else to the feed-forward part.
+    """
 
     name: str
     module: nn.Module
     block: int
     transposed: bool
+    component: Component
 
     @property
     def matrix(self) -> torch.Tensor:
@@ -61,9 +66,10 @@ def dissect(model: nn.Module) -> Anatomy:
     """Find blocks, linear layers and the role of every parameter."""
     blocks = _find_blocks(model)
     linears = [
-        LinearLayer(f"{path}.weight", module, index, isinstance(module, Conv1D))
+        LinearLayer(f"{block_path}.{path}.weight", module, index, isinstance(module, Conv1D), _component(block, path))
         for index, (block_path, block) in enumerate(blocks)
-        for path, module in _named_linears(block_path, block)
+        for path, module in block.named_modules()
+        if is_linear(module)
     ]
     if not linears:
         raise BrokenModel(
@@ -100,8 +106,10 @@ def _find_blocks(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return found
 
 
-def _named_linears(path: str, block: nn.Module) -> list[tuple[str, nn.Module]]:
-    return [(f"{path}.{name}", module) for name, module in block.named_modules() if is_linear(module)]
+def _component(block: nn.Module, path: str) -> Component:
+    parts = path.split(".")
+    around = (block.get_submodule(".".join(parts[:depth])) for depth in range(1, len(parts)))
+    return "attention" if any("attention" in type(module).__name__.lower() for module in around) else "feed-forward"
 
 
 def _count(shape: tuple[int, ...]) -> int:

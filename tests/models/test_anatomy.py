@@ -27,6 +27,15 @@ def test_blocks_and_linear_layers_are_found(architecture, tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_components_are_told_apart(architecture, tmp_path):
+    """Two or three linear layers of each block are the feed-forward part, all others attention."""
+    anatomy = load(find_model(save_tiny(architecture, tmp_path))).anatomy
+    for block in range(len(anatomy.block_names)):
+        own = [linear.component for linear in anatomy.linears if linear.block == block]
+        assert own.count("feed-forward") == (2 if architecture in LINEARS_PER_BLOCK else 3)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_tied_embeddings_are_counted_once(architecture, tmp_path):
     model = load(find_model(save_tiny(architecture, tmp_path)))
     distinct = {p.data_ptr(): p.numel() for p in model.module.parameters()}

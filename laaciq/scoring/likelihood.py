@@ -5,6 +5,7 @@ Logits are never kept: a token of a model with 262,144 of them would cost 1 MB.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ import numpy as np
 import torch
 
 from laaciq.errors import BrokenModel
-from laaciq.evaluation.sequences import ScoredPassage, ScoredSequence
 from laaciq.models import LanguageModel
+from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Of one model and one batch; decides how many tokens go through at once.
 LOGITS_BYTES = 128 * 2**20
@@ -33,6 +34,10 @@ class Scores:
     agreed: np.ndarray
 
 
+def bits_per_byte(nats: float, byte_count: int) -> float:
+    return nats / math.log(2) / byte_count
+
+
 def batch_tokens(model: LanguageModel) -> int:
     """Padded tokens in a batch, so that its logits stay within `LOGITS_BYTES`."""
     return max(64, LOGITS_BYTES // (4 * model.vocabulary))
@@ -49,9 +54,9 @@ def score(
 ) -> Scores:
     """Score the same tokens under both models. `advance` is told the scored tokens of every batch."""
     sums = np.zeros((5, len(passages)))
-    for owners, sequences in _batches(passages, most_tokens or batch_tokens(original)):
-        left = _target_logits(original, sequences)
-        right = _target_logits(quantized, sequences)
+    for owners, sequences in batches(passages, most_tokens or batch_tokens(original)):
+        left = target_logits(original, sequences)
+        right = target_logits(quantized, sequences)
         targets = torch.tensor([t for s in sequences for t in s.targets], device=left.device)
         rows = np.repeat(owners, [len(s.targets) for s in sequences])
         compared = [
@@ -78,7 +83,7 @@ def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> 
     return torch.ones_like(left_nll), left_nll, right_nll, kl.clamp_min(0), agreed
 
 
-def _batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int], list[ScoredSequence]]]:
+def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int], list[ScoredSequence]]]:
     """Sequences of similar length together, with the passage that each belongs to."""
     pool = [(owner, s) for owner, passage in enumerate(passages) for s in passage.sequences if s.targets]
     pool.sort(key=lambda item: (len(item[1].inputs), len(item[1].decoder or ())))
@@ -92,12 +97,12 @@ def _batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[in
         yield [owner for owner, _ in batch], [s for _, s in batch]
 
 
-def _target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
+def target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
     """The logits that score each target, one row a target, in float32."""
-    inputs = _pad([s.inputs for s in sequences], model.device)
+    inputs = pad_right([s.inputs for s in sequences], model.device)
     arguments: dict[str, Any] = {"input_ids": inputs[0], "attention_mask": inputs[1]}
     if sequences[0].decoder is not None:
-        decoder = _pad([s.decoder or [] for s in sequences], model.device)
+        decoder = pad_right([s.decoder or [] for s in sequences], model.device)
         arguments |= {"decoder_input_ids": decoder[0], "decoder_attention_mask": decoder[1]}
     if model.kind != "masked":
         arguments["use_cache"] = False
@@ -107,7 +112,7 @@ def _target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> tor
     return logits[row, column].float()
 
 
-def _pad(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_right(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded ids and their mask. Which id pads is of no account: nothing attends to it and nothing scores it."""
     width = max(map(len, lists))
     ids = torch.zeros(len(lists), width, dtype=torch.long)

@@ -1,0 +1,218 @@
+"""How a language uses a model's blocks: activations collected in one pass over its text, with the loss beside them.
+
+Only the text's own tokens count: start tokens, padding and, for norms, attention sinks are left out, so that no figure depends on how long
+the passages are or how they were batched. A *sink* is a position whose norm, in any block, is more than ten times the passage's median there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from laaciq.corpus import Passages
+from laaciq.models import LanguageModel
+from laaciq.options import MeasureOptions
+from laaciq.profiling.redundancy import FoldedMoments
+from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
+from laaciq.scoring.sequences import ScoredPassage, ScoredSequence, prepare_all, start_tokens
+
+SINK_FACTOR = 10.0
+
+
+@dataclass
+class Activations:
+    """Sums over one language's text. Means follow by division; see `laaciq.profiling.results.LanguageActivations`."""
+
+    tokens: int = 0
+    sinks: int = 0
+    norm_sums: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    norm_tokens: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    sink_norm_sums: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    output_norm_sums: dict[str, float] = field(default_factory=dict)
+    input_square_sums: dict[str, np.ndarray] = field(default_factory=dict)
+    linear_tokens: dict[str, int] = field(default_factory=dict)
+    passage_sums: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    passage_tokens: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    last_block: FoldedMoments | None = None
+    nll: float | None = None
+    scored_bytes: int = 0
+
+    @property
+    def norms(self) -> np.ndarray:
+        """a_l = E‖h_l‖."""
+        return self.norm_sums / self.norm_tokens
+
+    @property
+    def passage_vectors(self) -> np.ndarray:
+        """Mean of each block's output over a passage's tokens, sinks left out: (blocks, passages, width)."""
+        return self.passage_sums / np.maximum(self.passage_tokens, 1)[..., None]
+
+
+@torch.inference_mode()
+def collect(
+    model: LanguageModel,
+    passages: Passages,
+    options: MeasureOptions,
+    *,
+    advance: Callable[[int], None] = lambda tokens: None,
+) -> Activations:
+    """One pass over the passages with every block and linear layer watched."""
+    prepared = _readings(model, passages, options)
+    collector = _Collector(model, passages)
+    nll = 0.0
+    with collector.watching():
+        for owners, sequences in batches(prepared, batch_tokens(model)):
+            collector.begin(owners, sequences)
+            logits = target_logits(model, sequences)
+            targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
+            nll += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+            collector.end()
+            advance(len(targets))
+    found = collector.found
+    found.scored_bytes = sum(passage.scored_bytes for passage in prepared)
+    # A masked model that sees the whole text is not asked to predict any of it.
+    found.nll = None if model.kind == "masked" else nll
+    return found
+
+
+def _readings(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
+    """The passages as the model reads them: masked models see the text whole, the others as when they are scored."""
+    if model.kind != "masked":
+        asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
+        return prepare_all(model, passages.texts, passages.language, **asked)
+    before = len(start_tokens(model.tokenizer))
+    longest = min(options.window or model.longest or 512, model.longest or 512)
+    found = []
+    for text in passages.texts:
+        ids = model.tokenizer(text, truncation=True, max_length=longest)["input_ids"]
+        body = range(before, len(ids) - 1)
+        # Position p − 1 is named, as for a causal model, so that the token at p is what is watched.
+        found.append(ScoredPassage([ScoredSequence(ids, [p - 1 for p in body], [ids[p] for p in body])], 0))
+    return found
+
+
+class _Collector:
+    """Hooks on blocks and linear layers that add up what passes through them."""
+
+    def __init__(self, model: LanguageModel, passages: Passages) -> None:
+        self.model = model
+        self.blocks = [model.module.get_submodule(name) for name in model.anatomy.block_names]
+        encoder = model.module.get_encoder() if model.kind == "encoder-decoder" else None
+        inside = {id(m) for m in encoder.modules()} if encoder is not None else set()
+        self.in_encoder = [id(block) in inside for block in self.blocks]
+        self.found = Activations()
+        self.passages = passages
+        self.states: dict[int, torch.Tensor] = {}
+        self.last_input: tuple[torch.Tensor, np.ndarray, int] | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        handles = [block.register_forward_hook(self._block_hook(index)) for index, block in enumerate(self.blocks)]
+        handles += [
+            linear.module.register_forward_hook(self._linear_hook(linear.name, self.in_encoder[linear.block]))
+            for linear in self.model.anatomy.linears
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def begin(self, owners: list[int], sequences: list[ScoredSequence]) -> None:
+        self.owners = owners
+        device = self.model.device
+        self.states.clear()
+        self.last_input = None
+        self.masks: dict[bool, torch.Tensor] = {}
+        if sequences[0].decoder is None:
+            self.masks[False] = _mask(
+                [[p + 1 for p in s.positions] for s in sequences], [s.inputs for s in sequences], device
+            )
+            return
+        special = set(self.model.tokenizer.all_special_ids)
+        plain = [[i for i, token in enumerate(s.inputs) if token not in special] for s in sequences]
+        self.masks[True] = _mask(plain, [s.inputs for s in sequences], device)
+        read = [[p + 1 for p in s.positions if p + 1 < len(s.decoder or [])] for s in sequences]
+        self.masks[False] = _mask(read, [s.decoder or [] for s in sequences], device)
+
+    def _block_hook(self, index: int) -> Callable[..., None]:
+        def hook(module: Any, inputs: Any, output: Any) -> None:
+            self.states[index] = (output[0] if isinstance(output, tuple) else output).float()
+
+        return hook
+
+    def _linear_hook(self, name: str, in_encoder: bool) -> Callable[..., None]:
+        def hook(module: Any, inputs: Any, output: torch.Tensor) -> None:
+            entering = inputs[0]
+            mask = self._mask_for(entering, in_encoder)
+            # Query, key and value, or gate and up, read the same tensor: its squares are summed once.
+            if self.last_input is None or self.last_input[0] is not entering:
+                chosen = entering.reshape(-1, entering.shape[-1])[mask].float()
+                self.last_input = (entering, chosen.square().sum(0).double().cpu().numpy(), len(chosen))
+            _, squares, count = self.last_input
+            leaving = output.reshape(-1, output.shape[-1])[mask].float().norm(dim=-1).sum().item()
+            found = self.found
+            found.input_square_sums[name] = found.input_square_sums.get(name, 0.0) + squares
+            found.output_norm_sums[name] = found.output_norm_sums.get(name, 0.0) + leaving
+            found.linear_tokens[name] = found.linear_tokens.get(name, 0) + count
+
+        return hook
+
+    def _mask_for(self, entering: torch.Tensor, in_encoder: bool) -> torch.Tensor:
+        """The text's own positions. Cross-attention in a decoder reads the encoder's."""
+        own = self.masks[in_encoder]
+        if own.numel() != entering[..., 0].numel():
+            own = self.masks[not in_encoder]
+        return own.reshape(-1)
+
+    def end(self) -> None:
+        """Take up a batch's block outputs: sinks are known only when all blocks are done."""
+        found, blocks = self.found, len(self.blocks)
+        if not len(found.norm_sums):
+            width = self.states[0].shape[-1]
+            found.norm_sums, found.norm_tokens, found.sink_norm_sums = (
+                np.zeros(blocks),
+                np.zeros(blocks),
+                np.zeros(blocks),
+            )
+            found.passage_sums = np.zeros((blocks, len(self.passages), width), dtype=np.float32)
+            found.passage_tokens = np.zeros((blocks, len(self.passages)), dtype=np.float32)
+            found.last_block = FoldedMoments(width, device=self.model.device)
+        # Encoder and decoder read different positions; all other models have one mask, under False.
+        for side, mask in self.masks.items():
+            members = [index for index in self.states if self.in_encoder[index] == side]
+            norms = torch.stack([self.states[index].norm(dim=-1) for index in members])
+            sink = _sinks(norms, mask)
+            plain = (mask & ~sink).float()
+            if not side and found.last_block is not None:
+                found.tokens += int(mask.sum())
+                found.sinks += int(sink.sum())
+                for row, owner in enumerate(self.owners):
+                    rows = self.states[blocks - 1][row][plain[row] > 0]
+                    found.last_block.add(self.passages.documents[owner], rows)
+            for row, index in enumerate(members):
+                found.norm_sums[index] += (norms[row] * plain).sum().item()
+                found.norm_tokens[index] += plain.sum().item()
+                found.sink_norm_sums[index] += (norms[row] * sink).sum().item()
+                sums = torch.einsum("btw,bt->bw", self.states[index], plain)
+                np.add.at(found.passage_sums[index], self.owners, sums.cpu().numpy())
+                np.add.at(found.passage_tokens[index], self.owners, plain.sum(1).cpu().numpy())
+
+
+def _mask(positions: list[list[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:
+    mask = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.bool)
+    for row, chosen in enumerate(positions):
+        mask[row, chosen] = True
+    return mask.to(device)
+
+
+def _sinks(norms: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Positions that stand out in any block against the passage's median there; `norms` is (blocks, rows, positions)."""
+    masked = norms.masked_fill(~mask, float("nan"))
+    median = masked.nanmedian(dim=-1, keepdim=True).values
+    return ((norms > SINK_FACTOR * median) & mask).any(0)

@@ -1,0 +1,163 @@
+"""The histogram of bit patterns: all there is to know about a 16-bit tensor but the order of its weights.
+
+A 16-bit float takes one of 65,536 values, so that the counts of the patterns are a sufficient statistic: every moment, every top share and
+the true quantization error at every clipping threshold follow from them exactly, and histograms of one dtype add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from laaciq.errors import BadOption, BrokenModel
+from laaciq.profiling.moments import Moments, flat_pieces, top_count
+
+PATTERNS = 2**16
+DTYPES = (torch.float16, torch.bfloat16)
+# As 32-bit indices, with as many ones beside them, a piece fills no more than a core's second-level cache.
+_PIECE = 2**18
+# float32 counts exactly up to here.
+_FLOAT32_INTEGERS = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class PatternHistogram:
+    """How often each pattern of `dtype`, read as an unsigned integer, occurs. Histograms of one dtype pool by `+`."""
+
+    dtype: torch.dtype
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> PatternHistogram:
+        """Of a float16 or bfloat16 tensor of any shape and layout. NaN and infinite weights are a `BrokenModel`."""
+        if tensor.dtype not in DTYPES:
+            raise BadOption(f"a histogram of bit patterns is of float16 or bfloat16 tensors, not of {tensor.dtype}")
+        counts = _count_patterns(tensor.detach().view(torch.int16))
+        broken = int(counts[~np.isfinite(_values(tensor.dtype))].sum())
+        if broken:
+            raise BrokenModel(
+                f"{broken} of {tensor.numel()} weights are NaN or infinite: the checkpoint is damaged, copy it again"
+            )
+        return cls(tensor.dtype, counts)
+
+    def __add__(self, other: PatternHistogram) -> PatternHistogram:
+        if other.dtype != self.dtype:
+            raise BadOption(
+                f"histograms of {self.dtype} and {other.dtype} have no patterns in common: pool their moments"
+            )
+        return PatternHistogram(self.dtype, self.counts + other.counts)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The value of every pattern, in float64; read-only."""
+        return _values(self.dtype)
+
+    @property
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Mean, σ, κ and what it takes to pool them with tensors of another dtype."""
+        present = np.flatnonzero(self.counts)
+        return Moments.of_values(self.values[present], self.counts[present]) if len(present) else Moments()
+
+    @property
+    def mean(self) -> float:
+        return self.moments.mean
+
+    @property
+    def sigma(self) -> float:
+        return self.moments.sigma
+
+    @property
+    def kurtosis(self) -> float:
+        """κ = E[(W−μ)⁴]/σ⁴ − 3; 0 where all weights are equal."""
+        return self.moments.kurtosis
+
+    def top_share(self, percent: float) -> float:
+        """Share of the total magnitude that the largest `percent` % of weights hold; 0 where all are 0."""
+        magnitudes, counts = self._magnitudes
+        total = float((magnitudes * counts).sum())
+        if not total:
+            return 0.0
+        # Weights that are larger than those of each magnitude: of the last magnitude reached, only some belong to the top.
+        larger = np.cumsum(counts[::-1])[::-1] - counts
+        taken = np.clip(top_count(self.count, percent) - larger, 0, counts)
+        return float((magnitudes * taken).sum()) / total
+
+    @property
+    def super_weight_ratio(self) -> float | None:
+        """Largest |w| over the second largest; None where there is no second, or it is 0."""
+        magnitudes, counts = self._magnitudes
+        two = np.repeat(magnitudes[-2:], np.minimum(counts[-2:], 2))[::-1]
+        return float(two[0] / two[1]) if len(two) > 1 and two[1] else None
+
+    def clipped_mse(self, alpha: float | np.ndarray, bits: int) -> np.ndarray:
+        """E[(W − Q_α(W))²] for every clipping threshold α > 0: the true error of the quantizer, not a noise model's.
+
+        Q_α(x) = α·round(clip(x, −α, α)·q/α)/q with q = 2^(B−1) − 1 levels a side, halves rounded to even; `bits` is B ≥ 2.
+        The result has the shape of `alpha`.
+        """
+        thresholds = np.asarray(alpha, dtype=np.float64)
+        if bits < 2 or not bool(np.all((thresholds > 0) & np.isfinite(thresholds))):
+            raise BadOption(f"a symmetric grid needs 2 bits or more and α > 0, not {bits} bits and α = {alpha}")
+        levels = 2 ** (bits - 1) - 1
+        # Q_α is odd: the magnitudes tell all.
+        magnitudes, counts = self._magnitudes
+        shares = counts / self.count
+        errors = [(shares * (magnitudes - _quantize(magnitudes, a, levels)) ** 2).sum() for a in thresholds.ravel()]
+        return np.array(errors, dtype=np.float64).reshape(thresholds.shape)
+
+    @cached_property
+    def _magnitudes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The magnitudes that occur, ascending, and how often: a pattern's low 15 bits grow with |w|, the top bit is the sign."""
+        counts = self.counts[: PATTERNS // 2] + self.counts[PATTERNS // 2 :]
+        present = np.flatnonzero(counts)
+        return self.values[present], counts[present]
+
+
+def _quantize(magnitudes: np.ndarray, alpha: float, levels: int) -> np.ndarray:
+    return alpha * np.rint(np.minimum(magnitudes, alpha) * levels / alpha) / levels
+
+
+@lru_cache
+def _values(dtype: torch.dtype) -> np.ndarray:
+    patterns = torch.arange(PATTERNS, dtype=torch.int32).to(torch.int16)
+    values = patterns.view(dtype).double().numpy()
+    values.flags.writeable = False
+    return values
+
+
+def _count_patterns(patterns: torch.Tensor) -> np.ndarray:
+    counts = np.zeros(PATTERNS, dtype=np.int64)
+    row = _RowOfOnes()
+    for part in flat_pieces(patterns, _FLOAT32_INTEGERS):
+        counts += row.count(part.numpy().view(np.uint16))
+    return counts
+
+
+class _RowOfOnes:
+    """A sparse row with a one in the column of each weight's pattern; made dense, equal columns add up to the histogram.
+
+    Measured against the ways of numpy and torch to count, on one core, this is about twice as fast: it widens patterns to 32 bits and adds,
+    where `bincount` widens to 64, or looks for the least and the largest first.
+    """
+
+    def __init__(self) -> None:
+        # float32 adds faster than integers here, whose type the compiler must take to overlap with the indices.
+        ones, ends = np.ones(_PIECE, dtype=np.float32), np.array([0, _PIECE], dtype=np.int32)
+        self.row = sparse.csr_array((ones, np.zeros(_PIECE, dtype=np.int32), ends), shape=(1, PATTERNS))
+
+    def count(self, patterns: np.ndarray) -> np.ndarray:
+        """The histogram of at most 2²⁴ patterns."""
+        whole = len(patterns) // _PIECE * _PIECE
+        counts, dense = np.zeros((2, 1, PATTERNS), dtype=np.float32)
+        for start in range(0, whole, _PIECE):
+            self.row.indices[:] = patterns[start : start + _PIECE]
+            counts += self.row.toarray(out=dense)
+        return counts[0].astype(np.int64) + np.bincount(patterns[whole:], minlength=PATTERNS)

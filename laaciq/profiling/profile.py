@@ -1,0 +1,231 @@
+"""Making a `Profile`: weights scanned once, every language read once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.corpus import Passages, Split, Texts
+from laaciq.engine.progress import Silence
+from laaciq.engine.store import RunFolder, key_of
+from laaciq.errors import BrokenTexts
+from laaciq.models import LanguageModel
+from laaciq.models.architecture import architecture_facts
+from laaciq.options import MeasureOptions
+from laaciq.profiling.activations import Activations, collect
+from laaciq.profiling.alignment import Alignment, alignment
+from laaciq.profiling.effective import ColumnSums
+from laaciq.profiling.redundancy import predictive_redundancy, spectral_redundancy
+from laaciq.profiling.results import (
+    Architecture,
+    BlockWeights,
+    ComponentWeights,
+    LanguageActivations,
+    Profile,
+    pack_floats,
+)
+from laaciq.profiling.superweights import super_weights
+from laaciq.profiling.tokenization import tokenization
+from laaciq.profiling.weights import WeightStatistics, pooled_moments, scan_weights, tensor_statistics
+from laaciq.scoring.likelihood import bits_per_byte
+
+PIVOT = "eng"
+
+
+class _Read(BaseModel):
+    """What reading one language gave; kept on disk so that an interrupted profile goes on from there."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    activations: LanguageActivations
+    alignment: Alignment | None
+
+
+def profile_model(
+    model: LanguageModel,
+    texts: Texts,
+    options: MeasureOptions,
+    *,
+    outlier_kurtosis: float,
+    exposure: Mapping[str, int] | None = None,
+    store: RunFolder | None = None,
+    progress: Silence | None = None,
+) -> Profile:
+    """Measure `model` on `texts`. With a `store`, languages that were read before are not read again."""
+    progress = progress or Silence()
+    for passages in texts.by_language.values():
+        if not len(passages):
+            raise BrokenTexts(
+                f"no calibration text in {passages.language.name} ({passages.language.code}): give more passages"
+            )
+    tensors = _scan(model, progress)
+    blocks = _blocks(model, tensors, outlier_kurtosis)
+    reader = _Reader(model, texts, options, blocks, exposure or {})
+    read = []
+    with progress.stage("reading", len(texts.languages)) as advance:
+        for code in texts.languages:
+            if store is None:
+                read.append(reader.read(code))
+            else:
+                key = key_of(
+                    "read", model.folder.fingerprint, texts.fingerprint, code, options.model_dump(), outlier_kurtosis
+                )
+                read.append(store.result(f"{code}.json", _Read, key, partial(reader.read, code)))
+            advance(1)
+    sample = texts[PIVOT if PIVOT in texts.languages else texts.languages[0]].texts[0]
+    return Profile(
+        model=model.folder.name,
+        texts=texts.name,
+        parallel=texts.parallel,
+        outlier_kurtosis=outlier_kurtosis,
+        architecture=Architecture.model_validate(architecture_facts(model)),
+        tensors=list(tensors.values()),
+        components=_components(model, tensors),
+        blocks=blocks,
+        super_weights=super_weights(model, sample),
+        languages=[result.activations for result in read],
+        tokenization=tokenization(model.tokenizer, texts),
+        alignment=[result.alignment for result in read if result.alignment is not None],
+    )
+
+
+def _scan(model: LanguageModel, progress: Silence) -> dict[str, WeightStatistics]:
+    """By parameter name: from the files where they name it so, else (GGUF, renamed tensors) from the loaded model."""
+    parameters = {name: p for name, p in model.module.named_parameters() if p.ndim > 1}
+    scanned: dict[str, WeightStatistics] = {}
+    if all(path.suffix == ".safetensors" for path in model.folder.weight_files):
+        size = sum(path.stat().st_size for path in model.folder.weight_files)
+        with progress.stage("scanning weights, bytes", size) as advance:
+            scanned = scan_weights(model.folder, advance=advance)
+    return {
+        name: scanned[name] if name in scanned else tensor_statistics(name, parameter.detach())
+        for name, parameter in parameters.items()
+    }
+
+
+def _blocks(
+    model: LanguageModel, tensors: Mapping[str, WeightStatistics], outlier_kurtosis: float
+) -> list[BlockWeights]:
+    found = []
+    for index, name in enumerate(model.anatomy.block_names):
+        own = [tensors[linear.name] for linear in model.anatomy.linears if linear.block == index]
+        pooled = pooled_moments(own)
+        found.append(
+            BlockWeights(
+                block=index,
+                name=name,
+                sigma=pooled.sigma,
+                kurtosis=pooled.kurtosis,
+                mean_tensor_kurtosis=float(np.mean([tensor.kurtosis for tensor in own])),
+                max_tensor_kurtosis=max(tensor.kurtosis for tensor in own),
+                outlier=pooled.kurtosis > outlier_kurtosis,
+            )
+        )
+    return found
+
+
+def _components(model: LanguageModel, tensors: Mapping[str, WeightStatistics]) -> list[ComponentWeights]:
+    members: dict[str, list[WeightStatistics]] = {}
+    for linear in model.anatomy.linears:
+        members.setdefault(linear.component, []).append(tensors[linear.name])
+    for part in model.anatomy.tensors:
+        if part.role in ("embedding", "head") and part.name in tensors:
+            members.setdefault(f"{part.role}s" if part.role == "embedding" else part.role, []).append(
+                tensors[part.name]
+            )
+    pooled = {component: pooled_moments(own) for component, own in members.items()}
+    return [
+        ComponentWeights(component=component, count=m.count, mean=m.mean, sigma=m.sigma, kurtosis=m.kurtosis)
+        for component, m in pooled.items()
+    ]
+
+
+class _Reader:
+    """Reads languages one at a time; keeps of English what the others are aligned with."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        texts: Texts,
+        options: MeasureOptions,
+        blocks: list[BlockWeights],
+        exposure: Mapping[str, int],
+    ) -> None:
+        self.model, self.texts, self.options, self.blocks, self.exposure = model, texts, options, blocks, exposure
+        self.columns: dict[str, ColumnSums] = {}
+        self.pivot: np.ndarray | None = None
+
+    def read(self, code: str) -> _Read:
+        passages = self.texts[code]
+        found = collect(self.model, passages, self.options)
+        aligned = None
+        if self.texts.parallel and PIVOT in self.texts.languages:
+            vectors = {PIVOT: self._pivot_vectors(code, found), code: found.passage_vectors}
+            aligned = next((a for a in alignment(vectors, pivot=PIVOT) if a.language == code), None)
+        return _Read(activations=self._summary(passages, found), alignment=aligned)
+
+    def _pivot_vectors(self, code: str, found: Activations) -> np.ndarray:
+        if code == PIVOT:
+            self.pivot = found.passage_vectors
+        elif self.pivot is None:
+            self.pivot = collect(self.model, self.texts[PIVOT], self.options).passage_vectors
+        return self.pivot
+
+    def _summary(self, passages: Passages, found: Activations) -> LanguageActivations:
+        norms = found.norms
+        fractions = norms / norms.sum()
+        outlier = np.array([block.outlier for block in self.blocks])
+        kurtosis = np.array([block.kurtosis for block in self.blocks])
+        means = {name: sums / found.linear_tokens[name] for name, sums in found.input_square_sums.items()}
+        code = passages.language.code
+        return LanguageActivations(
+            language=code,
+            passages=len(passages),
+            tokens=found.tokens,
+            bits_per_byte=None if found.nll is None else float(bits_per_byte(found.nll, found.scored_bytes)),
+            norms=norms.tolist(),
+            fractions=fractions.tolist(),
+            outlier_fraction=float(fractions[outlier].sum()),
+            effective_kurtosis=float(fractions @ kurtosis),
+            component_norms={name: total / found.linear_tokens[name] for name, total in found.output_norm_sums.items()},
+            input_moments={name: pack_floats(mean) for name, mean in means.items()},
+            effective_weights={name: self._columns(name).effective(mean) for name, mean in means.items()},
+            sink_share=found.sinks / found.tokens,
+            sink_norms=(found.sink_norm_sums / found.sinks).tolist() if found.sinks else None,
+            spectral_redundancy=spectral_redundancy(found.last_block) if found.last_block is not None else None,
+            exposure_tokens=self.exposure.get(code),
+        )
+
+    def _columns(self, name: str) -> ColumnSums:
+        """Of a linear layer's weights, read once for all languages."""
+        if not self.columns:
+            self.columns = {linear.name: ColumnSums.of(linear.matrix) for linear in self.model.anatomy.linears}
+        return self.columns[name]
+
+
+def with_predictive_redundancy(
+    profile: Profile, model: LanguageModel, split: Split, options: MeasureOptions, *, progress: Silence | None = None
+) -> Profile:
+    """Add predictive redundancy of the outlier blocks, or of the three blocks of largest κ where none is an outlier.
+
+    Unigrams are fitted on calibration text, losses measured on validation text: both may be chosen from.
+    """
+    progress = progress or Silence()
+    ranked = sorted(profile.blocks, key=lambda block: -block.kurtosis)
+    blocks = profile.outlier_blocks or sorted(block.block for block in ranked[:3])
+    measured = []
+    with progress.stage("predictive redundancy", len(profile.languages)) as advance:
+        for result in profile.languages:
+            one = [result.language]
+            found = predictive_redundancy(
+                model, split.validation.select(one), split.calibration.select(one), blocks, options
+            )
+            share = found[result.language]
+            # Not a number where the model predicts no better than unigrams: there is no information to share out.
+            measured.append(result.model_copy(update={"predictive_redundancy": None if math.isnan(share) else share}))
+            advance(1)
+    return profile.model_copy(update={"languages": measured, "predictive_blocks": blocks})

@@ -1,0 +1,284 @@
+"""Redundancy R(λ), in the two senses of the theory.
+
+*Spectral*: R = H_max − H, how far a language's token representations are from using all directions of a layer alike. H is the entropy of the
+normalised eigenvalues of their covariance, exp H its effective rank (Roy & Vetterli 2007), H_max = log width; all in nats.
+
+*Predictive*: R = I(h_S; y | h_rest, λ) / I(h_all; y | λ), the share of the information on the next token y that is lost without the blocks S.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.corpus import Passages, Texts
+from laaciq.errors import BadOption, BrokenTexts
+from laaciq.models import LanguageModel
+from laaciq.options import MeasureOptions
+from laaciq.scoring.likelihood import batch_tokens, batches, score, target_logits
+from laaciq.scoring.sequences import ScoredPassage, prepare_all
+
+# Groups of documents. Four give the same estimate; with eight its standard error is known to some 25 %.
+FOLDS = 8
+
+
+# Spectral
+
+
+class SpectralRedundancy(BaseModel):
+    """H and R = log `width` − H of one layer in one language, in nats, corrected for sample size.
+
+    `plug_in_entropy` is H of the sample's own eigenvalues: too small by about rank / (2 · tokens). `redundancy` may come out a little below 0.
+    `standard_error` is over documents; None where there is but one fold of them, and then nothing corrects for tokens that hang together.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    width: int
+    tokens: int
+    plug_in_entropy: float
+    entropy: float
+    standard_error: float | None
+
+    @property
+    def redundancy(self) -> float:
+        return math.log(self.width) - self.entropy
+
+    @property
+    def effective_rank(self) -> float:
+        return math.exp(self.entropy)
+
+
+class FoldedMoments:
+    """Counts, sums and second moments of token representations in one pass, documents dealt out to folds in turn.
+
+    Takes folds · width² numbers of float64 for one layer in one language (26 MB at width 640): finish one language before the next.
+    """
+
+    def __init__(self, width: int, *, folds: int = FOLDS, device: torch.device | str = "cpu") -> None:
+        self.counts = [0] * folds
+        self.sums = torch.zeros(folds, width, dtype=torch.float64, device=device)
+        self.squares = torch.zeros(folds, width, width, dtype=torch.float64, device=device)
+        self._documents: dict[str, int] = {}
+
+    def add(self, document: str, rows: torch.Tensor) -> None:
+        """Take in representations (tokens, width) of a document; its further passages go to the same fold."""
+        fold = self._documents.setdefault(document, len(self._documents) % len(self.counts))
+        wide = rows.to(self.sums)
+        self.counts[fold] += len(wide)
+        self.sums[fold] += wide.sum(0)
+        self.squares[fold].addmm_(wide.T, wide)
+
+
+def spectral_redundancy(moments: FoldedMoments) -> SpectralRedundancy:
+    """H by `population_entropy`, and the delete-one-fold jackknife (Busing, Meijer & van der Leeden 1999, for folds of unequal size) on top.
+
+    The former removes what a sample of independent tokens lacks, to all orders in width/tokens; the latter, in first order, what is left
+    because tokens of a document are alike or differ in norm.
+    """
+    tokens, total, squares = sum(moments.counts), moments.sums.sum(0), moments.squares.sum(0)
+    plug_in, entropy = _entropies(tokens, total, squares)
+    filled = [k for k, count in enumerate(moments.counts) if count]
+    error = None
+    if len(filled) > 1:
+        ratios = np.array([tokens / moments.counts[k] for k in filled])
+        left_out = np.array(
+            [
+                _entropies(tokens - moments.counts[k], total - moments.sums[k], squares - moments.squares[k])[1]
+                for k in filled
+            ]
+        )
+        pseudo = ratios * entropy - (ratios - 1) * left_out
+        entropy = float((pseudo / ratios).sum())
+        error = float(np.sqrt(((pseudo - entropy) ** 2 / (ratios - 1)).mean()))
+    return SpectralRedundancy(
+        width=len(total), tokens=tokens, plug_in_entropy=plug_in, entropy=entropy, standard_error=error
+    )
+
+
+def spectral_entropy(eigenvalues: torch.Tensor) -> float:
+    """H = −Σ p log p, p = λ / Σ λ."""
+    share = eigenvalues / eigenvalues.sum()
+    return -torch.special.xlogy(share, share).sum().item()
+
+
+def population_entropy(eigenvalues: torch.Tensor, samples: int, width: int) -> float:
+    """H of the population, from the positive eigenvalues of the covariance of `samples` independent draws (less one for the mean).
+
+    The sample's degrees of freedom at ridge u, D(u) = Σ λ/(λ+u), are the population's at κ = u / (1 − D(u)/n): the Marchenko–Pastur
+    equation on the negative axis. With Σ λ = 1, −Σ t log t = lim_K ∫_0^K D(κ) dκ − log K, which integrates to
+
+        H = 1 − n (Σ λ log λ − Σ ζ log ζ),   ζ the eigenvalues of diag(λ) − √λ √λᵀ / n.
+
+    Exact for n, width → ∞ at any ratio as long as n exceeds the rank. Else the sample says nothing below κ₀ = n / Σ 1/λ; there D is continued
+    as that of a flat spectrum with the same value and slope at κ₀ (the truth is convex between n and the width).
+    """
+    rank = len(eigenvalues)
+    share = eigenvalues / eigenvalues.sum()
+    root = share.sqrt()
+    zeros = torch.linalg.eigvalsh(torch.diag(share) - torch.outer(root, root) / samples).clamp_min(0)
+    entropy = 1 - samples * (torch.special.xlogy(share, share).sum() - torch.special.xlogy(zeros, zeros).sum()).item()
+    if rank < samples:
+        return entropy
+    inverse = 1 / share
+    floor = samples / inverse.sum().item()
+    # −d log D / d log κ at κ₀; at most 1.
+    slope = (inverse.sum() ** 2 / (samples * inverse.square().sum())).item()
+    flat = -math.log1p(-slope) / slope - 1 if slope < 1 else math.inf
+    return entropy + floor * min(samples * flat, width - samples)
+
+
+def _entropies(count: int, total: torch.Tensor, squares: torch.Tensor) -> tuple[float, float]:
+    """Plug-in and corrected H of tokens with this count, sum and second moment."""
+    if count < 3:
+        raise BrokenTexts(
+            f"{count} tokens (in all, or with one fold of documents left out) have no spectrum: give more"
+        )
+    samples, width = count - 1, len(total)
+    eigenvalues = torch.linalg.eigvalsh(squares - torch.outer(total, total) / count).flip(0)[:samples]
+    eigenvalues = eigenvalues[eigenvalues > eigenvalues[0].abs() * width * torch.finfo(torch.float64).eps]
+    if not len(eigenvalues):
+        raise BrokenTexts("all tokens have the same representation here: the entropy of its spectrum is undefined")
+    return spectral_entropy(eigenvalues), population_entropy(eigenvalues, samples, width)
+
+
+# Predictive
+
+
+def predictive_redundancy(
+    model: LanguageModel, texts: Texts, calibration: Texts, blocks: list[int], options: MeasureOptions
+) -> dict[str, float]:
+    """R = (NLL without S − NLL) / (NLL of unigrams − NLL) per token, by language, for a causal model and the blocks S.
+
+    *Without S*: each block of S adds, instead of its own update of the residual stream, the update's mean over the language's calibration
+    text, taken in the whole model. Given λ a constant says nothing about y, and the blocks after it still get inputs of the usual size;
+    skipping the block would also count what its constant part is needed for. Start tokens and the first position keep a mean of their
+    own: that is where attention sinks arise, and before the first token of the text nothing depends on it.
+
+    *Unigrams* of the language: (count in its calibration text + 1) / (tokens there + types), over the types seen there or in `texts`.
+
+    Assumes blocks that add to a residual stream. The rest of the model is not trained anew, so that R is an upper estimate of what only S
+    knows; it exceeds 1 where the model without S is worse than unigrams. Little calibration text raises the unigrams' NLL and lowers R: compare
+    sets of blocks, or languages with calibration text of the same content. NaN where the model itself is no better than unigrams.
+    """
+    if model.kind != "causal":
+        raise BadOption(f"{model.folder.name} is {model.kind}: predictive redundancy is defined for causal models only")
+    known = len(model.anatomy.block_names)
+    if strange := sorted(index for index in blocks if not 0 <= index < known):
+        raise BadOption(f"{model.folder.name} has no block {strange[0]}: give numbers from 0 to {known - 1}")
+    fitted = calibration.select(texts.languages)
+    return {
+        code: _language_redundancy(model, passages, fitted[code], blocks, options)
+        for code, passages in texts.by_language.items()
+    }
+
+
+def unigram_nll(tokens: list[int], calibration: list[int]) -> float:
+    """Mean −log p of tokens, p = (count in the calibration tokens + 1) / (calibration tokens + types of both)."""
+    counts = Counter(calibration)
+    total = len(calibration) + len({*tokens, *calibration})
+    return math.log(total) - sum(math.log(counts[token] + 1) for token in tokens) / len(tokens)
+
+
+def _language_redundancy(
+    model: LanguageModel, passages: Passages, calibration: Passages, blocks: list[int], options: MeasureOptions
+) -> float:
+    asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
+    prepared = prepare_all(model, passages.texts, passages.language, **asked)
+    fitted = prepare_all(model, calibration.texts, calibration.language, **asked)
+    # What comes before the first scored token: the start tokens or, where there are none, the first token of the text.
+    leading = next(sequence.positions[0] for passage in fitted for sequence in passage.sequences) + 1
+    updates = _mean_updates(model, fitted, sorted(set(blocks)), leading)
+    found = score(model, _without_blocks(model, updates), prepared)
+    tokens = found.tokens.sum()
+    nll, nll_without = found.original_nll.sum() / tokens, found.quantized_nll.sum() / tokens
+    zero = unigram_nll(_targets(prepared), _targets(fitted))
+    return float((nll_without - nll) / (zero - nll)) if zero > nll else math.nan
+
+
+def _targets(passages: list[ScoredPassage]) -> list[int]:
+    return [token for passage in passages for sequence in passage.sequences for token in sequence.targets]
+
+
+@dataclass(frozen=True)
+class _MeanUpdate:
+    """A block's mean update of the residual stream: (leading, width), by position, and (width), over all later positions."""
+
+    leading: torch.Tensor
+    later: torch.Tensor
+
+    def over(self, positions: int) -> torch.Tensor:
+        later = self.later.expand(max(0, positions - len(self.leading)), -1)
+        return torch.cat([self.leading[:positions], later])
+
+
+@torch.inference_mode()
+def _mean_updates(
+    model: LanguageModel, passages: list[ScoredPassage], blocks: list[int], leading: int
+) -> dict[int, _MeanUpdate]:
+    """Mean of output − input of these blocks, positions by themselves up to `leading` and pooled from there on."""
+    if not blocks:
+        return {}
+    sums: dict[int, torch.Tensor] = {}
+    counts = torch.zeros(leading + 1, dtype=torch.float64, device=model.device)
+    place = torch.empty(0)
+
+    def adding(index: int) -> Callable[..., None]:
+        def hook(block: Any, args: Any, kwargs: Any, output: Any) -> None:
+            update = (_hidden(output) - _entering(args, kwargs)).double()
+            if index not in sums:
+                sums[index] = torch.zeros(leading + 2, update.shape[-1], dtype=torch.float64, device=update.device)
+            sums[index].index_add_(0, place.flatten(), update.flatten(0, 1))
+
+        return hook
+
+    names = model.anatomy.block_names
+    handles = [model.module.get_submodule(names[i]).register_forward_hook(adding(i), with_kwargs=True) for i in blocks]
+    try:
+        for _, sequences in batches(passages, batch_tokens(model)):
+            lengths = torch.tensor([len(s.inputs) for s in sequences], device=model.device)
+            position = torch.arange(int(lengths.max()), device=model.device)
+            # Padding goes to a last row that is thrown away.
+            place = position.clamp_max(leading).where(position < lengths[:, None], leading + 1)
+            counts += place.flatten().bincount(minlength=leading + 2)[:-1]
+            target_logits(model, sequences)
+    finally:
+        for handle in handles:
+            handle.remove()
+    means = {index: own[:-1] / counts.clamp_min(1)[:, None] for index, own in sums.items()}
+    return {index: _MeanUpdate(mean[:-1], mean[-1]) for index, mean in means.items()}
+
+
+def _without_blocks(model: LanguageModel, updates: dict[int, _MeanUpdate]) -> LanguageModel:
+    """A model that shares all weights with `model`, whose blocks in `updates` add their mean update only."""
+    shared = {id(tensor): tensor for tensor in (*model.module.parameters(), *model.module.buffers())}
+    module = copy.deepcopy(model.module, shared)
+
+    def replacing(mean: _MeanUpdate) -> Callable[..., Any]:
+        def hook(block: Any, args: Any, kwargs: Any, output: Any) -> Any:
+            entering = _entering(args, kwargs)
+            hidden = (entering.double() + mean.over(entering.shape[1])).to(entering.dtype)
+            return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+
+        return hook
+
+    for index, mean in updates.items():
+        block = module.get_submodule(model.anatomy.block_names[index])
+        block.register_forward_hook(replacing(mean), with_kwargs=True)
+    return replace(model, module=module)
+
+
+def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def _hidden(output: Any) -> torch.Tensor:
+    return output[0] if isinstance(output, tuple) else output

@@ -1,0 +1,171 @@
+"""The `Profile`: what is in a model's weights, and how each language uses them. Written to disk and read back without loss."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from laaciq.engine.files import write_text
+from laaciq.errors import BadOption
+from laaciq.profiling.alignment import Alignment
+from laaciq.profiling.redundancy import SpectralRedundancy
+from laaciq.profiling.tokenization import Tokenization
+from laaciq.profiling.weights import WeightStatistics
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def pack_floats(values: np.ndarray) -> str:
+    return base64.b64encode(values.astype("<f4").tobytes()).decode()
+
+
+def unpack_floats(text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype="<f4")
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Architecture(_Result):
+    """The facts that models are compared by."""
+
+    model_type: str
+    kind: str
+    parameters: int
+    blocks: int
+    width: int
+    heads: int | None
+    key_value_heads: int | None
+    feed_forward: int | None
+    activation: str | None
+    norm: str
+    norm_position: str
+    positions: str
+    vocabulary: int
+    tied_embeddings: bool
+
+
+class BlockWeights(_Result):
+    """κ_l pools all linear weights of the block; mean and max over its tensors stand beside it."""
+
+    block: int
+    name: str
+    sigma: float
+    kurtosis: float
+    mean_tensor_kurtosis: float
+    max_tensor_kurtosis: float
+    outlier: bool
+
+
+class ComponentWeights(_Result):
+    """All weights of one component: attention, feed-forward, embeddings, head."""
+
+    component: str
+    count: int
+    mean: float
+    sigma: float
+    kurtosis: float
+
+
+class SuperWeight(_Result):
+    """A weight that one forward pass points at (Yu et al. 2024): large output `activation` from a large input at one down projection."""
+
+    tensor: str
+    row: int
+    column: int
+    weight: float
+    input: float
+    activation: float
+
+
+class EffectiveWeights(_Result):
+    """σ and κ of w ⊙ a(λ), the weights as the language's inputs weigh them, for one tensor."""
+
+    sigma: float
+    kurtosis: float
+
+
+class LanguageActivations(_Result):
+    """How one language uses the blocks.
+
+    `norms` is a_l(λ) = E‖h_l‖ over the text's tokens, without start tokens, padding and attention sinks; `fractions` is ā_l(λ) = a_l / Σ a_l.
+    `outlier_fraction` is R̂(λ) = Σ ā_l over outlier blocks, `effective_kurtosis` κ_eff(λ) = Σ ā_l κ_l. `component_norms` is E‖output‖ of every
+    linear layer, `input_moments` the mean square of each of its inputs (float32 in base64: as decimals
+    they would fill 20 MB). `sink_share` is the share of positions that are attention sinks,
+    `sink_norms` their mean norm by block (None where there are none). `spectral_redundancy` is the last block's;
+    `predictive_redundancy` that of the profile's `predictive_blocks`, where it was asked for.
+    """
+
+    language: str
+    passages: int
+    tokens: int
+    bits_per_byte: float | None
+    norms: list[float]
+    fractions: list[float]
+    outlier_fraction: float
+    effective_kurtosis: float
+    component_norms: dict[str, float]
+    input_moments: dict[str, str]
+    effective_weights: dict[str, EffectiveWeights]
+    sink_share: float
+    sink_norms: list[float] | None
+    spectral_redundancy: SpectralRedundancy | None
+    predictive_redundancy: float | None = None
+    exposure_tokens: int | None
+
+    def input_mean_squares(self, tensor: str) -> np.ndarray:
+        """E[x_j²] of every input j of a linear layer."""
+        return unpack_floats(self.input_moments[tensor])
+
+
+class Profile(_Result):
+    """Everything that the theory measures before quantization."""
+
+    version: Literal[1] = 1
+    model: str
+    texts: str
+    parallel: bool
+    outlier_kurtosis: float
+    architecture: Architecture
+    tensors: list[WeightStatistics]
+    components: list[ComponentWeights]
+    blocks: list[BlockWeights]
+    super_weights: list[SuperWeight]
+    predictive_blocks: list[int] | None = None
+    languages: list[LanguageActivations]
+    tokenization: list[Tokenization]
+    alignment: list[Alignment]
+
+    def __getitem__(self, code: str) -> LanguageActivations:
+        return next(result for result in self.languages if result.language == code)
+
+    @property
+    def max_kurtosis(self) -> float:
+        return max(block.kurtosis for block in self.blocks)
+
+    @property
+    def outlier_blocks(self) -> list[int]:
+        return [block.block for block in self.blocks if block.outlier]
+
+    def write(self, path: Path) -> None:
+        write_text(path, self.model_dump_json())
+
+    @classmethod
+    def read(cls, path: Path) -> Profile:
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (ValidationError, UnicodeDecodeError):
+            raise BadOption(f"{path} is no profile of this version: make it again with 'laaciq profile'") from None
+
+    def frame(self) -> pandas.DataFrame:
+        """One row a language, without the long lists."""
+        from laaciq.frames import flat_frame
+
+        long = {"component_norms", "input_moments", "effective_weights"}
+        return flat_frame([result.model_dump(exclude=long) for result in self.languages])
