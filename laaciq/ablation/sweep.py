@@ -59,7 +59,8 @@ class Sweep(BaseModel):
 
     `degradation[language][B]` is D(λ), None where the language collapsed. `tolerated_bits` is the smallest B from which on, at every larger
     B of the sweep too, the upper end of D's interval is at most `tolerance`; None where there is no such B. `disparity` is None at a B where
-    fewer than two languages are judged; `critical_bits` is B*, the largest B at which disparity is beyond noise, None if it never is.
+    fewer than two languages are judged; `critical_bits` is B*, the largest B at which, as at every smaller one, disparity is
+    beyond noise, None if there is none.
     `summary` counts the languages that collapsed. Those that the original does not serve are named, and left out of all else.
     """
 
@@ -136,10 +137,19 @@ def _result(evaluations: dict[int, Evaluation], asked: SweepOptions) -> Sweep:
         degradation=degradation,
         tolerated_bits={code: tolerated_bits(own, asked.tolerance) for code, own in degradation.items()},
         disparity=disparity,
-        critical_bits=max((own for own, found in disparity.items() if found and found.beyond_noise), default=None),
+        critical_bits=critical_bits(disparity),
         summary={own: found.summary for own, found in evaluations.items()},
         **asked.model_dump(),
     )
+
+
+def critical_bits(disparity: dict[int, Disparity | None]) -> int | None:
+    """B*, the largest B at which, and at every smaller judged B too, disparity is beyond noise.
+
+    One B alone is beyond it by chance in one of twenty sweeps; the run from below is not.
+    """
+    judged = {bits: found for bits, found in sorted(disparity.items()) if found is not None}
+    return max(takewhile(lambda bits: judged[bits].beyond_noise, judged), default=None)
 
 
 def tolerated_bits(degradation: dict[int, Estimate | None], tolerance: float) -> int | None:

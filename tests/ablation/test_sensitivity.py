@@ -178,7 +178,8 @@ def test_single_losses_are_those_of_a_model_quantized_by_hand(models, texts, nam
 
 def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
     """A norm's gain over 200, the columns that it feeds times 200: the model's function stays, but one outlier a row leaves all other
-    weights of the row at zero, and six bits are enough for every other block. On the reference model, since a random one may gain from whatever destroys it.
+    weights of the row at zero, and six bits are enough for every other block. On the reference model, since a random one may gain from
+    whatever destroys it.
     """
     model, planted = load(find_model("reference"), device="cpu"), 5
     block = model.module.model.layers[planted]
