@@ -18,12 +18,11 @@ from laaciq.engine.estimate import estimate
 from laaciq.engine.progress import Silence
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BadOption, BrokenModel
-from laaciq.evaluation.measurement import bits_per_byte
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GroupSize, MeasureOptions, Options
 from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import round_to_nearest
-from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, target_logits
+from laaciq.scoring.likelihood import batch_tokens, batches, bits_per_byte, target_logits, target_losses
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
 ORIGINAL = "original"
@@ -61,9 +60,8 @@ def nll_by_passage(
     for owners, sequences in batches(prepared, batch_tokens(model)):
         logits = target_logits(model, sequences)
         targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-        total = torch.cat([rows.logsumexp(-1) for rows in logits.split(COMPARED_ROWS)])
-        losses = total - logits.gather(1, targets[:, None])[:, 0]
-        np.add.at(nll, np.repeat(owners, [len(s.targets) for s in sequences]), losses.double().cpu().numpy())
+        losses = target_losses(logits, targets).double().cpu().numpy()
+        np.add.at(nll, np.repeat(owners, [len(s.targets) for s in sequences]), losses)
         advance(len(targets))
     if not np.isfinite(nll).all():
         raise BrokenModel(f"{model.folder.name} gives NaN or infinite losses on these texts: it cannot be measured")

@@ -18,7 +18,7 @@ from laaciq.corpus import Passages
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.profiling.redundancy import FoldedMoments
-from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
+from laaciq.scoring.likelihood import batch_tokens, batches, target_logits, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence, prepare_all, start_tokens
 
 SINK_FACTOR = 10.0
@@ -70,7 +70,7 @@ def collect(
             collector.begin(owners, sequences)
             logits = target_logits(model, sequences)
             targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-            nll += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+            nll += target_losses(logits, targets).double().sum().item()
             collector.end()
             advance(len(targets))
     found = collector.found
@@ -152,10 +152,10 @@ class _Collector:
             mask = self._mask_for(entering, in_encoder)
             # Query, key and value, or gate and up, read the same tensor: its squares are summed once.
             if self.last_input is None or self.last_input[0] is not entering:
-                chosen = entering.reshape(-1, entering.shape[-1])[mask].float()
-                self.last_input = (entering, chosen.square().sum(0).double().cpu().numpy(), len(chosen))
+                squares = mask @ entering.reshape(len(mask), -1).float().square()
+                self.last_input = (entering, squares.double().cpu().numpy(), int(mask.sum()))
             _, squares, count = self.last_input
-            leaving = output.reshape(-1, output.shape[-1])[mask].float().norm(dim=-1).sum().item()
+            leaving = (mask @ output.reshape(len(mask), -1).float().norm(dim=-1)).item()
             found = self.found
             found.input_square_sums[name] = found.input_square_sums.get(name, 0.0) + squares
             found.output_norm_sums[name] = found.output_norm_sums.get(name, 0.0) + leaving
@@ -164,11 +164,11 @@ class _Collector:
         return hook
 
     def _mask_for(self, entering: torch.Tensor, in_encoder: bool) -> torch.Tensor:
-        """The text's own positions. Cross-attention in a decoder reads the encoder's."""
+        """One at the text's own positions, else zero. Cross-attention in a decoder reads the encoder's."""
         own = self.masks[in_encoder]
         if own.numel() != entering[..., 0].numel():
             own = self.masks[not in_encoder]
-        return own.reshape(-1)
+        return own.reshape(-1).float()
 
     def end(self) -> None:
         """Take up a batch's block outputs: sinks are known only when all blocks are done."""

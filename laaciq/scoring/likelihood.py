@@ -83,6 +83,12 @@ def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> 
     return torch.ones_like(left_nll), left_nll, right_nll, kl.clamp_min(0), agreed
 
 
+def target_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """−log p of each target under its row of logits, in nats."""
+    total = torch.cat([rows.logsumexp(-1) for rows in logits.split(COMPARED_ROWS)])
+    return total - logits.gather(1, targets[:, None])[:, 0]
+
+
 def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int], list[ScoredSequence]]]:
     """Sequences of similar length together, with the passage that each belongs to."""
     pool = [(owner, s) for owner, passage in enumerate(passages) for s in passage.sequences if s.targets]
