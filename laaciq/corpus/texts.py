@@ -38,6 +38,10 @@ class Passages:
             self, texts=tuple(self.texts[i] for i in chosen), documents=tuple(self.documents[i] for i in chosen)
         )
 
+    def spread(self, most: int) -> Passages:
+        """At most so many passages, evenly over the text, so that they are not all of one document."""
+        return self.at(range(0, len(self), max(1, -(-len(self) // most))))
+
 
 @dataclass(frozen=True)
 class Texts:
