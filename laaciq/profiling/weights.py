@@ -115,13 +115,13 @@ def pooled_moments(tensors: Iterable[WeightStatistics]) -> Moments:
 
 
 def _stream(folder: ModelFolder) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in the order of the files, mapped and not copied."""
+    """Every tensor, one at a time, mapped and not copied."""
     for path in folder.weight_files:
         if path.suffix != ".safetensors":
             raise BrokenModel(f"{path} cannot be streamed: convert the model to safetensors first")
         try:
             with safe_open(path, framework="pt") as file:
-                names = file.offset_keys()[::-1]
+                names = list(file.keys())[::-1]
             while names:
                 mapped = 0
                 with safe_open(path, framework="pt") as file:

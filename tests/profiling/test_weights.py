@@ -212,7 +212,7 @@ def test_a_scan_walks_through_shards_and_passes_over_what_are_no_weights(tmp_pat
     ]
     for number, shard in enumerate(shards):
         save_file(shard, tmp_path / f"model-{number}.safetensors")
-    assert list(scan_weights(ModelFolder("m", tmp_path))) == ["a", "c", "b"]
+    assert list(scan_weights(ModelFolder("m", tmp_path))) == ["a", "b", "c"]
 
 
 def test_a_file_cut_short_is_named(tmp_path):
