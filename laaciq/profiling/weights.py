@@ -21,7 +21,7 @@ TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
 # is beyond any of these: a few weights then carry the tensor, and keeping them in 16 bits costs nothing.
 SPARSE_SHARE = 0.1
 # Pages of a mapped file count as ours until it is closed: it is opened anew after this many bytes.
-_MAPPED_BYTES = 128 * 2**20
+_MAPPED_BYTES = 64 * 2**20
 
 
 class WeightStatistics(BaseModel):
