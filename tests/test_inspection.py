@@ -69,7 +69,8 @@ def test_predictive_redundancy_and_exposure_where_asked_for(tmp_path):
     model = save_tiny("llama", tmp_path / "model")
     found = laaciq.profile(model, predictive=True, exposure={"English": 100, "swa": 7}, **FEW)
     assert found.predictive_blocks == [0, 1]
-    assert all(result.predictive_redundancy is not None for result in found.languages)
+    # A random model predicts no better than unigrams: there is no information to share out.
+    assert all(result.predictive_redundancy is None for result in found.languages)
     assert [result.exposure_tokens for result in found.languages] == [100, 7]
     with pytest.raises(BadOption, match="number of tokens"):
         laaciq.profile(model, exposure={"eng": "many"}, **FEW)
