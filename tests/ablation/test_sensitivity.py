@@ -216,14 +216,15 @@ def test_a_language_that_is_not_served_is_named_and_not_measured(models, texts):
 # What is made of them
 
 
-@given(st.lists(st.floats(-1, 10, allow_nan=False), min_size=1, max_size=12))
+@given(st.lists(st.floats(-1, 10, allow_nan=False, allow_subnormal=False), min_size=1, max_size=12))
 def test_critical_blocks_are_the_fewest_that_carry_half(values):
     positive = np.maximum(values, 0)
     chosen = critical_blocks(np.array(values))
     half = positive.sum() / 2
     # A few units in the last place: the order of summing differs.
     assert positive[chosen].sum() >= half * (1 - 1e-12)
-    assert len(chosen) == 0 or positive[chosen[:-1]].sum() < half * (1 + 1e-12)
+    # The smallest floats have no half.
+    assert len(chosen) == 0 or half < 1e-300 or positive[chosen[:-1]].sum() < half * (1 + 1e-12)
     assert list(positive[chosen]) == sorted(positive, reverse=True)[: len(chosen)]
 
 
