@@ -1,19 +1,25 @@
 """LA-ACIQ: quantize multilingual language models so that no language pays for the others.
 
-`laaciq.run(...)` does it all; `laaciq.evaluate(...)` measures a model that is quantized already; `laaciq.check(...)` judges a run.
+`laaciq.run(...)` does it all; `laaciq.quantize(...)` writes a checkpoint; `laaciq.evaluate(...)` measures a model that is quantized already;
+`laaciq.check(...)` judges a run. Once this package is imported, transformers loads our checkpoints.
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
+
+import wrapt
 
 from laaciq import reference
 from laaciq.errors import LaaciqError
 
 if TYPE_CHECKING:
     from laaciq.chain import evaluate, run
+    from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
     from laaciq.inspection import profile, screen, survey
+    from laaciq.serving import generate
 
 __version__ = "0.1.0"
 
@@ -22,7 +28,9 @@ __all__ = [
     "__version__",
     "check",
     "evaluate",
+    "generate",
     "profile",
+    "quantize",
     "read_split",
     "read_texts",
     "reference",
@@ -35,7 +43,9 @@ __all__ = [
 _LAZY = {
     "check": "laaciq.gate",
     "evaluate": "laaciq.chain",
+    "generate": "laaciq.serving",
     "profile": "laaciq.inspection",
+    "quantize": "laaciq.compression",
     "read_split": "laaciq.corpus",
     "read_texts": "laaciq.corpus",
     "run": "laaciq.chain",
@@ -48,3 +58,11 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'laaciq' has no attribute {name!r}")
+
+
+# At once if transformers is imported already, else when it is: so that importing laaciq stays quick.
+@wrapt.when_imported("transformers.quantizers.auto")
+def _let_transformers_load_our_checkpoints(auto: ModuleType) -> None:
+    from laaciq.transformers_plugin import register
+
+    register(auto)

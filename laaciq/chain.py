@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.compression import write_checkpoints
 from laaciq.corpus import Texts, read_split
 from laaciq.engine.estimate import estimate, require_memory
 from laaciq.engine.files import write_text
@@ -23,12 +23,14 @@ from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
 from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, RunOptions
-from laaciq.planning import Plan, uniform_plan
+from laaciq.planning import Plan, PlanSet, find_method, make_plans
 from laaciq.planning.screening import Screening, screen_profile
+from laaciq.planning.strategy import reads_text
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
-from laaciq.quantization import apply_checkpoint, find_method, write_checkpoint
-from laaciq.quantization.checkpoint import is_checkpoint
+from laaciq.quantization import Calibration
+from laaciq.quantization.switch import speaking
+from laaciq.quantization.twins import Twins
 from laaciq.report import html_report, markdown_report
 
 # Passages a language that a run profiles for its prediction; `laaciq profile` reads them all.
@@ -38,40 +40,34 @@ PROFILED = 8
 class RunResult(BaseModel):
     """What a run found: what the theory predicted (`screening`) beside what was measured (`evaluation`).
 
-    `generation` and `numeric_noise` only where they were asked for.
+    `plans` has one plan, or one for every checkpoint. `generation` and `numeric_noise` only where they were asked for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: RunOptions
     screening: Screening
-    plan: Plan
+    plans: PlanSet
     evaluation: Evaluation
     generation: list[GenerationResult] | None = None
     numeric_noise: NumericNoise | None = None
 
+    @property
+    def plan(self) -> Plan:
+        """The plan, or the first one."""
+        return self.plans.first
+
 
 @dataclass
-class _Pair:
-    """The original and its quantized twin, loaded when first needed: a run that is up to date needs neither."""
+class _Original:
+    """Loaded when first needed: a run that is up to date does without."""
 
     folder: ModelFolder
-    checkpoint: Path
     device: str
-    original_: LanguageModel | None = None
-    quantized_: LanguageModel | None = None
 
-    @property
-    def original(self) -> LanguageModel:
-        if self.original_ is None:
-            self.original_ = load(self.folder, device=self.device)
-        return self.original_
-
-    @property
-    def quantized(self) -> LanguageModel:
-        if self.quantized_ is None:
-            self.quantized_ = twin(self.original, self.checkpoint)
-        return self.quantized_
+    @cached_property
+    def model(self) -> LanguageModel:
+        return load(self.folder, device=self.device)
 
 
 def run(
@@ -95,36 +91,49 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     folder = find_model(options.model)
     languages = None if options.languages is None else list(options.languages)
     split = read_split(options.texts, seed=options.seed).select(languages)
-    test = split.test
-    model_key = folder.fingerprint
-    pair = _Pair(folder, out / "checkpoint", device)
+    asked, quantizing = options.measuring(), options.quantizing()
+    original = _Original(folder, device)
     store = RunFolder(out, description={"command": options.command})
 
-    quantizing = options.model_dump(include={"method", "bits", "group_size", "symmetric"})
-    plan_key = key_of("plan", model_key, quantizing)
-    asked = options.measuring()
+    # Norms and kurtosis, for the prediction, need little text; what a method calibrates on is all that there is.
+    calibration = split.calibration if reads_text(quantizing) else split.calibration.spread(PROFILED)
+    profile_key = key_of("profile", folder.fingerprint, calibration.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
+    decided_by = profile_key if reads_text(quantizing) else folder.fingerprint
+    plan_key = key_of("plans", decided_by, quantizing.model_dump())
     keys = {
         code: key_of("measurement", plan_key, passages.texts, passages.documents, asked.model_dump(), place.type)
-        for code, passages in test.by_language.items()
+        for code, passages in split.test.by_language.items()
     }
     pending = [code for code, key in keys.items() if not store.valid(f"measurements/{code}.json", key)]
-    _announce(options, folder, test, pending, out, place, progress)
+    _announce(options, folder, split.test, pending, out, place, progress)
 
-    screening = _screening(pair, split.calibration, asked, options.bits, store, model_key, progress)
-    plan = store.result("plan.json", Plan, plan_key, lambda: uniform_plan(pair.original.anatomy, **quantizing))
+    profile = store.result(
+        "profile.json",
+        Profile,
+        profile_key,
+        lambda: profile_model(original.model, calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress),
+    )
+    plans = store.result(
+        "plans.json",
+        PlanSet,
+        plan_key,
+        lambda: make_plans(original.model.anatomy, quantizing, profile, served_bound=options.served_bound),
+    )
     if not store.valid("checkpoint", plan_key):
-        with progress.stage("quantizing", len(plan.tensors)) as advance:
-            write_checkpoint(pair.original, plan, pair.checkpoint, advance=lambda: advance(1))
+        known = Calibration(profile, calibration, asked)
+        write_checkpoints(original.model, plans, out / "checkpoint", calibration=known, progress=progress)
         store.confirm("checkpoint", plan_key)
 
-    with progress.stage("measuring", sum(len(test[code]) for code in pending)) as advance:
+    test = _with_checkpoint(split.test, plans, progress)
+    twins = cache(lambda: Twins(original.model, plans, out / "checkpoint"))
+    with progress.stage("measuring", sum(len(test[code]) for code in pending if code in test.languages)) as advance:
 
         def measured(code: str) -> Measurement:
-            return measure(pair.original, pair.quantized, test[code], asked, advance=advance)
+            return measure(original.model, twins().speaking(code), test[code], asked, advance=advance)
 
         measurements = [
-            store.result(f"measurements/{code}.json", Measurement, key, partial(measured, code))
-            for code, key in keys.items()
+            store.result(f"measurements/{code}.json", Measurement, keys[code], partial(measured, code))
+            for code in test.languages
         ]
     evaluation = store.result(
         "evaluation.json",
@@ -133,25 +142,29 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
         lambda: evaluate_measurements(
             measurements,
             original=folder.name,
-            quantized=describe(plan),
+            quantized=describe(plans),
             texts=test.name,
             parallel=test.parallel,
             served_bound=options.served_bound,
             seed=options.seed,
         ),
     )
-    generation = _generate(pair, test, store, keys, progress) if options.generate else None
-    noise = _numeric_noise(pair, test, asked, store, keys, progress) if options.numeric_check else None
+    used = {code: keys[code] for code in test.languages}
+    generation, noise = None, None
+    if options.generate:
+        generation = _generate(original, lambda code: twins().speaking(code), test, store, used, progress)
+    if options.numeric_check:
+        noise = _numeric_noise(original, test, asked, store, used, progress)
     result = RunResult(
         options=options,
-        screening=screening,
-        plan=plan,
+        screening=screen_profile(profile, bits=options.bits),
+        plans=plans,
         evaluation=evaluation,
         generation=generation,
         numeric_noise=noise,
     )
-    write_text(out / "report.md", markdown_report(evaluation, plan, command=options.command))
-    write_text(out / "report.html", html_report(evaluation, plan, command=options.command))
+    write_text(out / "report.md", markdown_report(evaluation, plans, command=options.command))
+    write_text(out / "report.html", html_report(evaluation, plans, profile=profile, command=options.command))
     return result
 
 
@@ -171,15 +184,14 @@ def evaluate(
     original_folder = find_model(against)
     test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
     require_memory(estimate(original_folder, test, device=pick_device(device)), pick_device(device))
-    if is_checkpoint(Path(checkpoint)):
-        original = load(original_folder, device=device)
-        quantized = twin(original, Path(checkpoint))
-    else:
-        folder = find_model(checkpoint)
-        original, quantized = load(original_folder, device=device), load(folder, device=device)
-        _require_same_tokens(original, quantized)
+    folder = find_model(checkpoint)
+    original, quantized = load(original_folder, device=device), load(folder, device=device)
+    _require_same_tokens(original, quantized)
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
-        measurements = [measure(original, quantized, p, asked, advance=advance) for p in test.by_language.values()]
+        measurements = []
+        for code, passages in test.by_language.items():
+            with speaking(quantized, code):
+                measurements.append(measure(original, quantized, passages, asked, advance=advance))
     return evaluate_measurements(
         measurements,
         original=original_folder.name,
@@ -191,17 +203,24 @@ def evaluate(
     )
 
 
-def twin(original: LanguageModel, checkpoint: Path) -> LanguageModel:
-    """A copy of the original with the checkpoint's weights."""
-    quantized = replace(original, module=copy.deepcopy(original.module))
-    apply_checkpoint(quantized, checkpoint)
-    return quantized
-
-
-def describe(plan: Plan) -> str:
-    first = plan.tensors[0]
-    kind = "symmetric" if first.symmetric else "affine"
-    return f"{plan.method}, {first.bits} bits, {kind}, group {first.group_size}, {plan.size.block_bits_per_weight:.2f} bits a weight"
+def describe(plans: PlanSet) -> str:
+    """In one line: what differs between tensors is told as a range."""
+    plan = plans.first
+    kind = "symmetric" if plan.tensors[0].symmetric else "affine"
+    bits = sorted({tensor.bits for tensor in plan.tensors})
+    extras = [f"{plan.tensors[0].keep:g} % kept"] if plan.tensors[0].keep else []
+    extras += [f"{len(plan.tables)} tables"] if plan.tables else []
+    extras += [f"{len(plans.plans)} checkpoints"] if len(plans.plans) > 1 else []
+    return ", ".join(
+        [
+            plan.method,
+            f"{' and '.join(map(str, bits))} bits",
+            kind,
+            f"group {plan.tensors[0].group_size}",
+            *extras,
+            f"{plan.size.block_bits_per_weight:.2f} bits a weight",
+        ]
+    )
 
 
 def _announce(
@@ -227,30 +246,24 @@ def _announce(
     progress.say(f"This takes {cost}." + (f" {done} languages are measured already." if done else ""))
 
 
-def _screening(
-    pair: _Pair,
-    calibration: Texts,
-    asked: MeasureOptions,
-    bits: int,
-    store: RunFolder,
-    model_key: str,
-    progress: Silence,
-) -> Screening:
-    """The prediction, from a profile on a few passages of calibration text: norms and kurtosis need no more."""
-    few = replace(calibration, by_language={code: p.spread(PROFILED) for code, p in calibration.by_language.items()})
-    key = key_of("profile", model_key, few.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
-
-    def compute() -> Profile:
-        return profile_model(pair.original, few, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
-
-    return screen_profile(store.result("profile.json", Profile, key, compute), bits=bits)
+def _with_checkpoint(test: Texts, plans: PlanSet, progress: Silence) -> Texts:
+    """The languages that some checkpoint serves: where each has its own, those that the model does not serve have none."""
+    served = [code for code in test.languages if plans.serves(code)]
+    if left_out := [code for code in test.languages if code not in served]:
+        progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
+    return test.select(served)
 
 
 def _generate(
-    pair: _Pair, test: Texts, store: RunFolder, keys: dict[str, str], progress: Silence
+    original: _Original,
+    quantized: Callable[[str], LanguageModel],
+    test: Texts,
+    store: RunFolder,
+    keys: dict[str, str],
+    progress: Silence,
 ) -> list[GenerationResult]:
     def continued(code: str) -> GenerationResult:
-        return continue_prompts(pair.original, pair.quantized, test[code])
+        return continue_prompts(original.model, quantized(code), test[code])
 
     results = []
     with progress.stage("generating", len(keys)) as advance:
@@ -262,11 +275,11 @@ def _generate(
 
 
 def _numeric_noise(
-    pair: _Pair, test: Texts, asked: MeasureOptions, store: RunFolder, keys: dict[str, str], progress: Silence
+    original: _Original, test: Texts, asked: MeasureOptions, store: RunFolder, keys: dict[str, str], progress: Silence
 ) -> NumericNoise:
     def compute() -> NumericNoise:
         with progress.stage("numeric check", len(test.languages)) as advance:
-            return numeric_noise(pair.original, test, asked, advance=advance)
+            return numeric_noise(original.model, test, asked, advance=advance)
 
     return store.result("numeric_noise.json", NumericNoise, key_of("numeric noise", keys), compute)
 

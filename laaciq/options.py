@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from laaciq.errors import BadOption
 
 REFERENCE = "reference"
 BUILTIN = "builtin"
+# What config.json of our checkpoints says, and transformers finds us by.
+CHECKPOINT_METHOD = "laaciq"
 BITS = (2, 3, 4, 6, 8)
+# Of scales, of kept weights, and of everything that is not quantized.
+FULL_BITS = 16
+# Most that may be kept in 16 bits, in percent: beyond it more bits for all weights are cheaper.
+MOST_KEPT = 10.0
 # κ above which a block is an outlier block.
 OUTLIER_KURTOSIS = 50.0
 
@@ -30,7 +38,14 @@ def _positive(size: int | str) -> int | str:
     return size
 
 
+def _keepable(percent: float) -> float:
+    if not 0 <= percent <= MOST_KEPT:
+        raise BadOption(f"{percent:g} % of the weights cannot be kept: give 0 to {MOST_KEPT:g}")
+    return percent
+
+
 Bits = Annotated[int, AfterValidator(_offered)]
+KeptPercent = Annotated[float, AfterValidator(_keepable)]
 GroupSize = Annotated[int | Literal["channel", "tensor"], AfterValidator(_positive)]
 
 
@@ -56,37 +71,76 @@ class Options(BaseModel):
 class MeasureOptions(Options):
     """How passages are put to the models, and when a language counts as served."""
 
-    window: int | None = None
-    chat: bool = False
-    served_bound: float = 4.0
-    seed: int = 0
+    window: int | None = Field(default=None, description="Most tokens in one pass; longer passages slide.")
+    chat: bool = Field(default=False, description="Score through the model's chat template.")
+    served_bound: float = Field(default=4.0, description="Original bits a byte above which a language is not served.")
+    seed: int = Field(default=0, description="Of splits and resampling.")
 
 
-class RunOptions(MeasureOptions):
+class GridOptions(Options):
+    """The grid that weights are rounded to."""
+
+    bits: Bits = Field(default=4, description="2, 3, 4, 6 or 8.")
+    group_size: GroupSize = Field(default=64, description="Inputs that share a scale: a number, 'channel' or 'tensor'.")
+    symmetric: bool = Field(default=True, description="Kind of grid.")
+
+
+class QuantizeOptions(GridOptions):
+    """How weights are stored: a method, its grid, and what is spared."""
+
+    method: str = Field(default="rtn", description="How weights become codes; 'laaciq methods' lists them.")
+    keep: KeptPercent = Field(default=0.0, description="Percentage of weights that stay in 16 bits.")
+    keep_by: Literal["magnitude", "saliency"] = Field(
+        default="magnitude", description="magnitude |w|, or saliency |w|·√E(x²)."
+    )
+    protect: tuple[str, ...] = Field(
+        default=(), description="Blocks: '0,11', or for some languages 'swa+yor=3,4'; repeatable."
+    )
+    protect_bits: Literal[8, 16] = Field(default=16, description="Bits of protected blocks: 8 or 16.")
+    outlier_bits: Bits | None = Field(
+        default=None, description="Bits of blocks whose kurtosis is above --outlier-kurtosis."
+    )
+    outlier_kurtosis: float = Field(default=OUTLIER_KURTOSIS, description="κ above which --outlier-bits apply.")
+    outlier_by: Literal["block", "component"] = Field(
+        default="block", description="What κ is pooled over: block or component."
+    )
+    attention_bits: Bits | None = Field(default=None, description="Bits of attention projections, at least.")
+    table_overhead: float = Field(default=0.5, description="What language tables may cost, in bits a weight.")
+    separate: bool = Field(
+        default=False, description="A checkpoint for every language, or for every group of --protect."
+    )
+
+    def quantizing(self) -> QuantizeOptions:
+        """The part of the options that decides the weights."""
+        return QuantizeOptions(**self.model_dump(include=set(QuantizeOptions.model_fields)))
+
+
+class RunOptions(MeasureOptions, QuantizeOptions):
     """What `laaciq run` takes."""
 
     model: str = REFERENCE
     texts: str = BUILTIN
     languages: tuple[str, ...] | None = None
-    method: str = "rtn"
-    bits: Bits = 4
-    group_size: GroupSize = 64
-    symmetric: bool = True
-    generate: bool = False
-    numeric_check: bool = False
+    generate: bool = Field(default=False, description="Also compare greedy continuations.")
+    numeric_check: bool = Field(
+        default=False, description="Also measure the original against itself in another precision."
+    )
 
     @property
     def command(self) -> str:
         """The command that does the same: what differs from the defaults."""
         words = ["laaciq", "run"]
-        for name, field in type(self).model_fields.items():
+        fields = type(self).model_fields
+        for name in sorted(fields, key=lambda name: name not in ("model", "texts", "languages")):
             value = getattr(self, name)
-            if value == field.default:
+            if value == fields[name].default:
                 continue
             if name == "model":
                 words.append(value)
             elif name == "symmetric":
                 words.append("--affine")
+            elif name == "protect":
+                words += [word for entry in value for word in ("--protect", entry)]
             elif value is True:
                 words.append(f"--{name.replace('_', '-')}")
             else:
@@ -98,7 +152,12 @@ class RunOptions(MeasureOptions):
     def default_folder(self) -> Path:
         grid = f"g{self.group_size}" if isinstance(self.group_size, int) else self.group_size
         name = f"{Path(self.model).name}-{self.method}-{self.bits}bit-{grid}{'' if self.symmetric else '-affine'}"
-        return Path("laaciq-runs") / name
+        special = self.quantizing().model_dump(
+            exclude={"method", "bits", "group_size", "symmetric"}, exclude_defaults=True
+        )
+        # Whatever else differs from the defaults gets a folder of its own, under a name that stays the same.
+        mark = hashlib.sha256(json.dumps(special, sort_keys=True).encode()).hexdigest()[:6] if special else ""
+        return Path("laaciq-runs") / (f"{name}-{mark}" if mark else name)
 
     def measuring(self) -> MeasureOptions:
         """The part of the options that decides a measurement."""

@@ -41,7 +41,7 @@ def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
     model = save_tiny("llama", tmp_path / "model")
     out = tmp_path / "run"
     result = laaciq.run(model, texts=str(texts), served_bound=100, out=out)
-    assert type(result.plan).model_validate_json((out / "plan.json").read_text()) == result.plan
+    assert type(result.plans).model_validate_json((out / "plans.json").read_text()) == result.plans
     assert type(result.evaluation).model_validate_json((out / "evaluation.json").read_text()) == result.evaluation
     assert "Swahili" in (out / "report.md").read_text()
     assert "Swahili" in (out / "report.html").read_text()
@@ -49,7 +49,7 @@ def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
 
 
 def stamps(out):
-    files = [*out.glob("measurements/*.json"), out / "plan.json", out / "checkpoint/quantized.safetensors"]
+    files = [*out.glob("measurements/*.json"), out / "plans.json", out / "checkpoint/model.safetensors"]
     return {path.name: path.stat().st_mtime_ns for path in files}
 
 

@@ -21,7 +21,7 @@ from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GroupSize, MeasureOptions, Options
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import round_to_nearest
+from laaciq.quantization import quantize_matrix
 from laaciq.scoring.likelihood import batch_tokens, batches, bits_per_byte, target_logits, target_losses
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
@@ -91,7 +91,7 @@ def quantized_parts(
                 plan = TensorPlan(
                     name=name, shape=(rows, columns), bits=bits, group_size=group_size, symmetric=symmetric
                 )
-                rounded = round_to_nearest(matrix, plan).dequantize(plan)
+                rounded = quantize_matrix(matrix, plan).dequantize(plan)
                 kept.append((matrix, matrix.clone()))
                 matrix.copy_(rounded)
         yield

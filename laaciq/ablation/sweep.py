@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Literal
 
-import torch
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from laaciq.corpus import Texts
@@ -20,9 +18,9 @@ from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BadOption
 from laaciq.evaluation import Disparity, Estimate, Evaluation, Measurement, Summary, evaluate_measurements, measure
 from laaciq.models import LanguageModel
-from laaciq.options import BITS, Bits, GroupSize, MeasureOptions, Options
-from laaciq.planning import Plan, uniform_plan
-from laaciq.quantization import find_method
+from laaciq.options import BITS, Bits, GroupSize, MeasureOptions, Options, QuantizeOptions
+from laaciq.planning import Plan, find_method, make_plans
+from laaciq.quantization.twins import simulate, twin_of
 
 
 class SweepOptions(Options):
@@ -101,7 +99,10 @@ def sweep(
         bits=tuple(bits), tolerance=tolerance, group_size=group_size, symmetric=symmetric, method=method
     )
     plans = {
-        own: uniform_plan(model.anatomy, method=method, bits=own, group_size=group_size, symmetric=symmetric)
+        own: make_plans(
+            model.anatomy,
+            QuantizeOptions(method=method, bits=own, group_size=group_size, symmetric=symmetric),
+        ).first
         for own in asked.bits
     }
     measured = _measure_all(model, texts, options, plans, store, progress or Silence())
@@ -174,11 +175,11 @@ def _measure_all(
 
     @cache
     def twin() -> LanguageModel:
-        return replace(model, module=copy.deepcopy(model.module))
+        return twin_of(model)
 
     @lru_cache(maxsize=1)  # the twin holds one number of bits at a time
     def quantized(bits: int) -> LanguageModel:
-        _quantize(model, twin(), plans[bits])
+        simulate(model, twin(), plans[bits])
         return twin()
 
     def kept(bits: int, code: str, advance: Callable[[int], None]) -> Measurement:
@@ -206,14 +207,6 @@ def _keys(
 
 def _file(bits: int, code: str) -> str:
     return f"measurements/{bits}-bit.{code}.json"
-
-
-@torch.no_grad()
-def _quantize(model: LanguageModel, twin: LanguageModel, plan: Plan) -> None:
-    """Give the twin the model's weights as the plan stores them."""
-    method = find_method(plan.method)
-    for source, target, tensor in zip(model.anatomy.linears, twin.anatomy.linears, plan.tensors, strict=True):
-        target.matrix.copy_(method.quantize(source.matrix, tensor).dequantize(tensor))
 
 
 def _announce(model: LanguageModel, texts: Texts, pending: list[str], bits: list[int], progress: Silence) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import check, evaluate, inspect, run, sensitivity, sweep, texts
+from laaciq.cli import check, clipping, evaluate, inspect, quantize, run, sensitivity, sweep, texts
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 for command in (
     run.run,
+    quantize.quantize,
+    quantize.methods,
     evaluate.evaluate,
     check.check,
     inspect.profile,
@@ -27,6 +29,7 @@ for command in (
     inspect.survey,
     sensitivity.sensitivity,
     sweep.sweep,
+    clipping.clipping,
     texts.texts,
 ):
     app.command()(command)

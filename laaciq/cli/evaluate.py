@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import RunOptions
-
-DEFAULTS = RunOptions()
+from laaciq.options import BUILTIN, MeasureOptions
 
 
+@shared.options_of(MeasureOptions)
 def evaluate(
-    checkpoint: Annotated[
-        str, typer.Argument(help="The quantized model: what transformers loads, or a run's checkpoint.")
-    ],
+    checkpoint: Annotated[str, typer.Argument(help="The quantized model, made by anyone: what transformers loads.")],
     against: Annotated[str, typer.Option(help="The original model.")],
-    texts: shared.TextSource = DEFAULTS.texts,
+    texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    window: shared.Window = None,
-    chat: shared.Chat = False,
-    served_bound: shared.ServedBound = DEFAULTS.served_bound,
-    seed: shared.Seed = DEFAULTS.seed,
+    **options: Any,
 ) -> None:
     """Measure what a quantized model loses in each language."""
     from laaciq.chain import evaluate as evaluate_chain
     from laaciq.cli.tables import evaluation_table
     from laaciq.engine.progress import Bars
 
-    found = evaluate_chain(
-        checkpoint,
-        against=against,
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        window=window,
-        chat=chat,
-        served_bound=served_bound,
-        seed=seed,
-        progress=Bars(),
-    )
+    values = shared.read_values(options, languages)
+    found = evaluate_chain(checkpoint, against=against, texts=texts, device=device, progress=Bars(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:

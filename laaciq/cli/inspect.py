@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import OUTLIER_KURTOSIS, RunOptions
+from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
 
 if TYPE_CHECKING:
     from laaciq.inspection import SurveyRow
     from laaciq.planning.screening import Screening
     from laaciq.profiling.results import Profile
 
-DEFAULTS = RunOptions()
+DEFAULT_BITS = 4
 Bits = Annotated[int, typer.Option(help="The bits that are considered.")]
 Kurtosis = Annotated[float, typer.Option(help="κ above which a block is an outlier; the seeds also use 100.")]
 
 
+@shared.options_of(MeasureOptions)
 def profile(
-    model: Annotated[
-        str, typer.Argument(help="Folder, .gguf file or hub name; 'reference' is the embedded one.")
-    ] = DEFAULTS.model,
-    texts: shared.TextSource = DEFAULTS.texts,
+    model: shared.Model = REFERENCE,
+    texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     out: Annotated[Path, typer.Option(help="The profile, JSON; its report and plots are written beside it.")] = Path(
         "profile.json"
@@ -39,8 +38,7 @@ def profile(
     outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    window: shared.Window = None,
-    seed: shared.Seed = DEFAULTS.seed,
+    **options: Any,
 ) -> None:
     """Measure what is in the weights and how each language uses them."""
     from laaciq.engine.progress import Bars
@@ -50,15 +48,13 @@ def profile(
     found = make_profile(
         model,
         texts=texts,
-        languages=shared.split_names(languages),
         out=out,
         device=device,
         exposure=exposure,
         predictive=predictive,
         thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
         progress=Bars(),
-        window=window,
-        seed=seed,
+        **shared.read_values(options, languages),
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
@@ -70,9 +66,9 @@ def profile(
 
 
 def screen(
-    source: Annotated[str, typer.Argument(help="A model, or a profile made by 'laaciq profile'.")] = DEFAULTS.model,
-    bits: Bits = DEFAULTS.bits,
-    texts: shared.TextSource = DEFAULTS.texts,
+    source: Annotated[str, typer.Argument(help="A model, or a profile made by 'laaciq profile'.")] = REFERENCE,
+    bits: Bits = DEFAULT_BITS,
+    texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
     as_json: shared.AsJson = False,
@@ -100,8 +96,8 @@ def screen(
 
 def survey(
     models: Annotated[list[str], typer.Argument(help="Models, or profiles made by 'laaciq profile'.")],
-    bits: Bits = DEFAULTS.bits,
-    texts: shared.TextSource = DEFAULTS.texts,
+    bits: Bits = DEFAULT_BITS,
+    texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -15,40 +15,34 @@ from rich.text import Text
 from laaciq.cli import options as shared
 from laaciq.corpus import language
 from laaciq.errors import BadOption
-from laaciq.options import RunOptions
+from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions, RunOptions
 
 if TYPE_CHECKING:
     from laaciq.ablation import Sensitivity
 
-DEFAULTS = RunOptions()
 PARTS = ("calibration", "test")
 # Characters of a cell and of a language's label, with the space after them.
 _CELL = 7
 _LABEL = 17
 
 
+class _Options(MeasureOptions, GridOptions):
+    pass
+
+
+@shared.options_of(_Options)
 def sensitivity(
-    model: Annotated[
-        str, typer.Argument(help="Folder, .gguf file or hub name; 'reference' is the embedded one.")
-    ] = DEFAULTS.model,
-    texts: shared.TextSource = DEFAULTS.texts,
+    model: shared.Model = REFERENCE,
+    texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     part: Annotated[
         str,
         typer.Option(help="Part of the texts: calibration, so that bits may be chosen from the result, or test."),
     ] = PARTS[0],
-    bits: Annotated[int, typer.Option(help="2, 3, 4, 6 or 8.")] = DEFAULTS.bits,
-    group_size: Annotated[str, typer.Option(help="Inputs that share a scale: a number, 'channel' or 'tensor'.")] = str(
-        DEFAULTS.group_size
-    ),
-    symmetric: Annotated[bool, typer.Option("--symmetric/--affine", help="Kind of grid.")] = DEFAULTS.symmetric,
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    window: shared.Window = None,
-    chat: shared.Chat = False,
-    served_bound: shared.ServedBound = DEFAULTS.served_bound,
-    seed: shared.Seed = DEFAULTS.seed,
+    **options: Any,
 ) -> None:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Run again, it resumes."""
     from laaciq.ablation import sensitivity as measure_parts
@@ -59,22 +53,11 @@ def sensitivity(
     from laaciq.models import find_model, load
     from laaciq.models.loading import pick_device
 
-    chosen = RunOptions(
-        model=model,
-        texts=texts,
-        languages=None if languages is None else tuple(shared.split_names(languages) or ()),
-        bits=bits,
-        group_size=shared.group_size(group_size),
-        symmetric=symmetric,
-        window=window,
-        chat=chat,
-        served_bound=served_bound,
-        seed=seed,
-    )
+    chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
     if part not in PARTS:
         raise BadOption(f"unknown part {part!r} of the texts: give calibration or test")
     place, folder = pick_device(device), find_model(model)
-    whole = read_split(texts, seed=seed).select(shared.split_names(languages))
+    whole = read_split(texts, seed=chosen.seed).select(shared.split_names(languages))
     own = whole.calibration if part == PARTS[0] else whole.test
     own = replace(own, name=f"{own.name}, {part} part")
     require_memory(estimate(folder, own, device=place), place)
@@ -89,7 +72,7 @@ def sensitivity(
         chosen.measuring(),
         bits=chosen.bits,
         group_size=chosen.group_size,
-        symmetric=symmetric,
+        symmetric=chosen.symmetric,
         store=RunFolder(target, description={"command": words}),
         progress=Bars(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -13,35 +13,29 @@ from rich.text import Text
 from laaciq.cli import options as shared
 from laaciq.corpus import language
 from laaciq.errors import BadOption
-from laaciq.options import BITS, RunOptions
+from laaciq.options import BITS, BUILTIN, REFERENCE, GridOptions, MeasureOptions, RunOptions
 
 if TYPE_CHECKING:
     from laaciq.ablation import Sweep
     from laaciq.evaluation import Estimate
 
-DEFAULTS = RunOptions()
+
+class _Options(MeasureOptions, GridOptions):
+    """What a sweep shares with a run; its own `bits` are several."""
 
 
+@shared.options_of(_Options)
 def sweep(
-    model: Annotated[
-        str, typer.Argument(help="Folder, .gguf file or hub name; 'reference' is the embedded one.")
-    ] = DEFAULTS.model,
-    texts: shared.TextSource = DEFAULTS.texts,
+    model: shared.Model = REFERENCE,
+    texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     bits: Annotated[str, typer.Option(help="Of 2, 3, 4, 6 and 8, with commas between.")] = ",".join(map(str, BITS)),
+    method: Annotated[str, typer.Option(help="How weights become codes: one that reads no text.")] = "rtn",
     tolerance: Annotated[float, typer.Option(help="Loss that a language tolerates; 0.05 is 5 %.")] = 0.05,
-    group_size: Annotated[str, typer.Option(help="Inputs that share a scale: a number, 'channel' or 'tensor'.")] = str(
-        DEFAULTS.group_size
-    ),
-    symmetric: Annotated[bool, typer.Option("--symmetric/--affine", help="Kind of grid.")] = DEFAULTS.symmetric,
-    method: Annotated[str, typer.Option(help="How weights become codes.")] = DEFAULTS.method,
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    window: shared.Window = None,
-    chat: shared.Chat = False,
-    served_bound: shared.ServedBound = DEFAULTS.served_bound,
-    seed: shared.Seed = DEFAULTS.seed,
+    **options: Any,
 ) -> None:
     """Quantize to several numbers of bits, and find the fewest that each language tolerates. Run again, it resumes."""
     from laaciq.ablation.sweep import SweepOptions
@@ -53,27 +47,16 @@ def sweep(
     from laaciq.models import find_model, load
     from laaciq.models.loading import pick_device
 
-    chosen = RunOptions(
-        model=model,
-        texts=texts,
-        languages=None if languages is None else tuple(shared.split_names(languages) or ()),
-        group_size=shared.group_size(group_size),
-        symmetric=symmetric,
-        method=method,
-        window=window,
-        chat=chat,
-        served_bound=served_bound,
-        seed=seed,
-    )
+    chosen = RunOptions.of(model=model, texts=texts, method=method, **shared.read_values(options, languages))
     asked = SweepOptions.of(
         bits=split_bits(bits),
         tolerance=tolerance,
         group_size=chosen.group_size,
-        symmetric=symmetric,
-        method=method,
+        symmetric=chosen.symmetric,
+        method=chosen.method,
     )
     place, folder = pick_device(device), find_model(model)
-    test = read_split(texts, seed=seed).select(shared.split_names(languages)).test
+    test = read_split(texts, seed=chosen.seed).select(shared.split_names(languages)).test
     require_memory(estimate(folder, test, device=place), place)
     loaded = load(folder, device=device)
     words = chosen.command.replace("laaciq run", "laaciq sweep", 1)

@@ -9,6 +9,7 @@ from rich.text import Text
 from laaciq.evaluation import Evaluation, LanguageResult
 from laaciq.evaluation.generation import GenerationResult
 from laaciq.evaluation.verdict import percent
+from laaciq.planning import PlanSet
 
 _BAR_WIDTH = 12
 
@@ -86,3 +87,14 @@ def generation_table(results: list[GenerationResult]) -> Table:
 
 def _share(value: float | None) -> str:
     return "?" if value is None else f"{100 * value:.0f} %"
+
+
+def size_sentence(plans: PlanSet) -> str:
+    size = plans.first.size
+    sentence = (
+        f"Size: {size.block_bits_per_weight:.2f} bits a weight in the blocks, {size.model_bytes / 1e6:.1f} MB in all "
+        f"(original in 16 bits {size.original_model_bytes / 1e6:.1f} MB, {size.compression:.1f} times smaller)"
+    )
+    if len(plans.plans) > 1:
+        sentence += f"; {len(plans.plans)} checkpoints, {plans.total_bytes / 1e6:.1f} MB together"
+    return f"{sentence}."

@@ -76,6 +76,16 @@ class LanguageIdentifier:
             return None
         return sum(letters_in_script(text, script) >= 0.5 and self._may_be(text, wanted) for text in texts) / len(texts)
 
+    def likeliest(self, text: str) -> str | None:
+        """Code of the language that the text is most likely in; None for what is no language."""
+        if not any(character.isalpha() for character in text):
+            return None
+        label = self._rank(text)[0][0]
+        try:
+            return language(langcodes.standardize_tag(label, macro=True)).code
+        except UnknownLanguage:
+            return None
+
     def _may_be(self, text: str, wanted: frozenset[str]) -> bool:
         ranked = self._rank(text)
         own = next(score for label, score in ranked if self._meaning[label] == wanted)

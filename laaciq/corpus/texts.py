@@ -70,6 +70,10 @@ class Texts:
                 )
         return replace(self, by_language={code: self.by_language[code] for code in wanted})
 
+    def spread(self, most: int) -> Texts:
+        """At most so many passages of every language; parallel ones stay aligned."""
+        return replace(self, by_language={code: p.spread(most) for code, p in self.by_language.items()})
+
     @property
     def fingerprint(self) -> str:
         """Changes with any passage, document id or alignment, and with nothing else."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from laaciq.errors import BadOption
 from laaciq.models import Anatomy
-from laaciq.options import Bits, GroupSize
+from laaciq.options import BITS, FULL_BITS, GroupSize, KeptPercent
+from laaciq.planning.methods import Clip
 
-# Of scales, of kept weights, and of everything that is not quantized.
-FULL_BITS = 16
+# Of a kept weight: its value and its column. Where it lies in its row's list follows from a count by row.
+_KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
+
+
+def _storable(bits: int) -> int:
+    if bits not in (*BITS, FULL_BITS):
+        raise BadOption(f"{bits} bits are not stored: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
+    return bits
 
 
 class _Strict(BaseModel):
@@ -18,17 +27,34 @@ class _Strict(BaseModel):
 
 
 class TensorPlan(_Strict):
-    """How one matrix of shape (outputs, inputs) is stored: `bits` a code, a scale for every group of inputs."""
+    """How one matrix of shape (outputs, inputs) is stored: `bits` a code, a scale for every group of inputs, found by the rule `clip`.
+
+    16 bits mean that it stays as it is. `keep` % of the weights, chosen by `keep_by`, stay in 16 bits. `tables` further sets of scales serve
+    clusters of languages.
+    """
 
     name: str
     shape: tuple[int, int]
-    bits: Bits
+    bits: Annotated[int, AfterValidator(_storable)]
     group_size: GroupSize
     symmetric: bool
+    clip: Clip = "minmax"
+    keep: KeptPercent = 0.0
+    keep_by: Literal["magnitude", "saliency"] = "magnitude"
+    tables: int = 0
+
+    @property
+    def quantized(self) -> bool:
+        return self.bits < FULL_BITS
 
     @property
     def weights(self) -> int:
         return self.shape[0] * self.shape[1]
+
+    @property
+    def kept(self) -> int:
+        """Number of weights that are kept."""
+        return round(self.keep / 100 * self.weights) if self.quantized else 0
 
     @property
     def group_inputs(self) -> int:
@@ -36,15 +62,22 @@ class TensorPlan(_Strict):
         return self.shape[1] if isinstance(self.group_size, str) else min(self.group_size, self.shape[1])
 
     @property
+    def grid_shape(self) -> tuple[int, int]:
+        """Of scales and zero points: (outputs, groups a row), or one for all."""
+        return (1, 1) if self.group_size == "tensor" else (self.shape[0], -(-self.shape[1] // self.group_inputs))
+
+    @property
     def groups(self) -> int:
-        if self.group_size == "tensor":
-            return 1
-        return self.shape[0] * -(-self.shape[1] // self.group_inputs)
+        return self.grid_shape[0] * self.grid_shape[1]
 
     @property
     def stored_bits(self) -> int:
-        """Codes, scales and, for an affine grid, zero points."""
-        return self.weights * self.bits + self.groups * (FULL_BITS + (0 if self.symmetric else self.bits))
+        """Codes, scales, for an affine grid zero points, tables, kept weights with their places."""
+        if not self.quantized:
+            return self.weights * FULL_BITS
+        grid = self.groups * (FULL_BITS * (1 + self.tables) + (0 if self.symmetric else self.bits))
+        kept = self.kept * _KEPT_BITS + self.shape[0] * _COUNT_BITS if self.kept else 0
+        return self.weights * self.bits + grid + kept
 
 
 class Size(_Strict):
@@ -59,22 +92,49 @@ class Size(_Strict):
 
 
 class Plan(_Strict):
-    version: Literal[1] = 1
+    """`languages` are those whose calibration text decided anything; `tables` the clusters of them that have scales of their own."""
+
+    version: Literal[2] = 2
     method: str
     tensors: list[TensorPlan]
     size: Size
+    languages: list[str] = []
+    tables: list[list[str]] = []
 
     def __getitem__(self, name: str) -> TensorPlan:
         return next(tensor for tensor in self.tensors if tensor.name == name)
 
+    def table_of(self, language: str) -> int | None:
+        """Index of the language's table; None where it has none and uses the shared scales."""
+        return next((index for index, members in enumerate(self.tables) if language in members), None)
 
-def uniform_plan(anatomy: Anatomy, *, method: str, bits: int, group_size: GroupSize, symmetric: bool) -> Plan:
-    """The same bits, groups and grid for every linear layer of the blocks; all else stays in 16 bits."""
-    tensors = [
-        TensorPlan(name=linear.name, shape=linear.shape, bits=bits, group_size=group_size, symmetric=symmetric)
-        for linear in anatomy.linears
-    ]
-    return Plan(method=method, tensors=tensors, size=count_size(tensors, anatomy))
+
+class PlanSet(_Strict):
+    """The plans of one quantization, by name: one under the empty name, or one for every group of languages with a checkpoint of its own."""
+
+    plans: dict[str, Plan]
+
+    @property
+    def first(self) -> Plan:
+        return next(iter(self.plans.values()))
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all checkpoints together."""
+        return sum(plan.size.model_bytes for plan in self.plans.values())
+
+    def serves(self, language: str) -> bool:
+        return "" in self.plans or any(language in plan.languages for plan in self.plans.values())
+
+    def serving(self, language: str) -> str:
+        """Name of the plan whose checkpoint serves the language."""
+        if not self.serves(language):
+            raise BadOption(f"no checkpoint serves {language}: there are {', '.join(self.plans)}")
+        return "" if "" in self.plans else next(n for n, plan in self.plans.items() if language in plan.languages)
+
+    def folders(self, root: Path) -> dict[str, Path]:
+        """Where the checkpoints lie: in `root` itself, or in a folder for each name."""
+        return {name: root / name if name else root for name in self.plans}
 
 
 def count_size(tensors: list[TensorPlan], anatomy: Anatomy) -> Size:

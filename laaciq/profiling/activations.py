@@ -62,7 +62,7 @@ def collect(
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> Activations:
     """One pass over the passages with every block and linear layer watched."""
-    prepared = _readings(model, passages, options)
+    prepared = readings(model, passages, options)
     collector = _Collector(model, passages)
     nll = 0.0
     with collector.watching():
@@ -80,7 +80,7 @@ def collect(
     return found
 
 
-def _readings(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
+def readings(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
     """The passages as the model reads them: masked models see the text whole, the others as when they are scored."""
     if model.kind != "masked":
         asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
@@ -102,9 +102,7 @@ class _Collector:
     def __init__(self, model: LanguageModel, passages: Passages) -> None:
         self.model = model
         self.blocks = [model.module.get_submodule(name) for name in model.anatomy.block_names]
-        encoder = model.module.get_encoder() if model.kind == "encoder-decoder" else None
-        inside = {id(m) for m in encoder.modules()} if encoder is not None else set()
-        self.in_encoder = [id(block) in inside for block in self.blocks]
+        self.in_encoder = blocks_in_encoder(model)
         self.found = Activations()
         self.passages = passages
         self.states: dict[int, torch.Tensor] = {}
@@ -125,20 +123,9 @@ class _Collector:
 
     def begin(self, owners: list[int], sequences: list[ScoredSequence]) -> None:
         self.owners = owners
-        device = self.model.device
         self.states.clear()
         self.last_input = None
-        self.masks: dict[bool, torch.Tensor] = {}
-        if sequences[0].decoder is None:
-            self.masks[False] = _mask(
-                [[p + 1 for p in s.positions] for s in sequences], [s.inputs for s in sequences], device
-            )
-            return
-        special = set(self.model.tokenizer.all_special_ids)
-        plain = [[i for i, token in enumerate(s.inputs) if token not in special] for s in sequences]
-        self.masks[True] = _mask(plain, [s.inputs for s in sequences], device)
-        read = [[p + 1 for p in s.positions if p + 1 < len(s.decoder or [])] for s in sequences]
-        self.masks[False] = _mask(read, [s.decoder or [] for s in sequences], device)
+        self.masks = text_masks(self.model, sequences)
 
     def _block_hook(self, index: int) -> Callable[..., None]:
         def hook(module: Any, inputs: Any, output: Any) -> None:
@@ -149,7 +136,7 @@ class _Collector:
     def _linear_hook(self, name: str, in_encoder: bool) -> Callable[..., None]:
         def hook(module: Any, inputs: Any, output: torch.Tensor) -> None:
             entering = inputs[0]
-            mask = self._mask_for(entering, in_encoder)
+            mask = mask_for(entering, self.masks, in_encoder)
             # Query, key and value, or gate and up, read the same tensor: its squares are summed once.
             if self.last_input is None or self.last_input[0] is not entering:
                 squares = mask @ entering.reshape(len(mask), -1).float().square()
@@ -162,13 +149,6 @@ class _Collector:
             found.linear_tokens[name] = found.linear_tokens.get(name, 0) + count
 
         return hook
-
-    def _mask_for(self, entering: torch.Tensor, in_encoder: bool) -> torch.Tensor:
-        """One at the text's own positions, else zero. Cross-attention in a decoder reads the encoder's."""
-        own = self.masks[in_encoder]
-        if own.numel() != entering[..., 0].numel():
-            own = self.masks[not in_encoder]
-        return own.reshape(-1).float()
 
     def end(self) -> None:
         """Take up a batch's block outputs: sinks are known only when all blocks are done."""
@@ -202,6 +182,35 @@ class _Collector:
                 sums = torch.einsum("btw,bt->bw", self.states[index], plain)
                 np.add.at(found.passage_sums[index], self.owners, sums.cpu().numpy())
                 np.add.at(found.passage_tokens[index], self.owners, plain.sum(1).cpu().numpy())
+
+
+def blocks_in_encoder(model: LanguageModel) -> list[bool]:
+    encoder = model.module.get_encoder() if model.kind == "encoder-decoder" else None
+    inside = {id(m) for m in encoder.modules()} if encoder is not None else set()
+    return [id(model.module.get_submodule(name)) in inside for name in model.anatomy.block_names]
+
+
+def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
+    """Where the text's own tokens are in a batch, (rows, positions): under True for an encoder, under False for all else."""
+    device = model.device
+    if sequences[0].decoder is None:
+        read = [[p + 1 for p in s.positions] for s in sequences]
+        return {False: _mask(read, [s.inputs for s in sequences], device)}
+    special = set(model.tokenizer.all_special_ids)
+    plain = [[i for i, token in enumerate(s.inputs) if token not in special] for s in sequences]
+    read = [[p + 1 for p in s.positions if p + 1 < len(s.decoder or [])] for s in sequences]
+    return {
+        True: _mask(plain, [s.inputs for s in sequences], device),
+        False: _mask(read, [s.decoder or [] for s in sequences], device),
+    }
+
+
+def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder: bool) -> torch.Tensor:
+    """One at the text's own positions of a linear layer's input, else zero. Cross-attention in a decoder reads the encoder's."""
+    own = masks[in_encoder]
+    if own.numel() != entering[..., 0].numel():
+        own = masks[not in_encoder]
+    return own.reshape(-1).float()
 
 
 def _mask(positions: list[list[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:

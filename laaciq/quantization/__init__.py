@@ -1,6 +1,7 @@
-"""Quantizing: grids, methods, packing, and the checkpoint that holds the result."""
+"""Quantizing: grids, thresholds, kept weights, packing, tables, and the checkpoint that holds the result."""
 
-from laaciq.quantization.checkpoint import apply_checkpoint, write_checkpoint
-from laaciq.quantization.methods import METHODS, find_method
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.checkpoint import apply_checkpoint, is_checkpoint, read_plan, write_checkpoint
+from laaciq.quantization.matrices import quantize_matrix
 
-__all__ = ["METHODS", "apply_checkpoint", "find_method", "write_checkpoint"]
+__all__ = ["Calibration", "apply_checkpoint", "is_checkpoint", "quantize_matrix", "read_plan", "write_checkpoint"]

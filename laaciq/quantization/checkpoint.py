@@ -1,93 +1,202 @@
-"""A quantized model on disk: packed codes, scales and zero points of every planned tensor, all other tensors in 16 bits, and the plan.
+"""A quantized model on disk: a folder that transformers loads once `laaciq` is imported.
 
-`NAME.codes`, `NAME.scales` and, for affine grids, `NAME.zeros` (packed like the codes) stand for the tensor `NAME`.
+For every quantized layer, packed codes with scales, zero points, tables and kept weights under the layer's own name; every other tensor in 16
+bits; config.json with the plan; tokenizer. Written shard by shard, whole or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import nn
 
 from laaciq.engine.files import atomic_folder, write_text
 from laaciq.errors import BrokenModel
-from laaciq.models import LanguageModel
+from laaciq.models import LanguageModel, ModelFolder, stream_tensors
+from laaciq.models.anatomy import is_linear
+from laaciq.options import CHECKPOINT_METHOD
 from laaciq.planning import Plan, TensorPlan
-from laaciq.quantization.grid import QuantizedMatrix
-from laaciq.quantization.methods import find_method
-from laaciq.quantization.packing import pack, unpack
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.kept import half
+from laaciq.quantization.layers import QuantizedLinear, part_shapes, read_stored, stored_tensors
+from laaciq.quantization.matrices import quantize_layers
 
-WEIGHTS = "quantized.safetensors"
 PLAN = "plan.json"
+SHARD_BYTES = 2 * 10**9
 
 
 def write_checkpoint(
-    model: LanguageModel, plan: Plan, folder: Path, *, advance: Callable[[], None] = lambda: None
+    model: LanguageModel,
+    plan: Plan,
+    folder: Path,
+    *,
+    calibration: Calibration | None = None,
+    advance: Callable[[], None] = lambda: None,
 ) -> None:
     """Quantize every planned tensor and write the folder, whole or not at all. `advance` is called after each tensor."""
-    method = find_method(plan.method)
-    linears = {linear.name: linear for linear in model.anatomy.linears}
-    tensors: dict[str, torch.Tensor] = {}
-    for tensor in plan.tensors:
-        if tensor.name not in linears or linears[tensor.name].shape != tensor.shape:
-            raise BrokenModel(
-                f"this plan is for another model: {model.folder.name} has no {tensor.shape} {tensor.name}"
-            )
-        tensors |= _packed(method.quantize(linears[tensor.name].matrix, tensor), tensor)
-        advance()
-    planned = set(linears)
-    for name, parameter in model.module.named_parameters():
-        if name not in planned:
-            tensors[name] = _half(parameter.detach())
+    brain_floats: list[str] = []
+
+    def tensors() -> Iterator[tuple[str, torch.Tensor]]:
+        quantized = {tensor.name for tensor in plan.tensors if tensor.quantized}
+        for tensor, matrix in quantize_layers(model, plan, calibration):
+            for part, stored in stored_tensors(matrix, tensor).items():
+                name = f"{layer_name(tensor)}.{part}"
+                if stored.dtype == torch.bfloat16:
+                    brain_floats.append(name)
+                yield name, stored
+            advance()
+        for name, value in _other_tensors(model.module):
+            if name not in quantized:
+                yield name, half(value).cpu().contiguous()
+
     with atomic_folder(folder) as partial:
-        save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
+        _write_shards(tensors(), partial)
+        _write_config(
+            model, {"quant_method": CHECKPOINT_METHOD, "plan": plan.model_dump(), "brain_floats": brain_floats}, partial
+        )
+        model.tokenizer.save_pretrained(partial)
         write_text(partial / PLAN, plan.model_dump_json(indent=1))
 
 
 def is_checkpoint(folder: Path) -> bool:
     """Was this folder written by `write_checkpoint`?"""
-    return (folder / PLAN).exists() and (folder / WEIGHTS).exists()
+    return (folder / PLAN).exists() and (folder / "config.json").exists()
 
 
-def apply_checkpoint(model: LanguageModel, folder: Path) -> Plan:
-    """Replace the weights of `model`, in place, by what the checkpoint's codes mean; returns its plan."""
-    plan = Plan.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
-    linears = {linear.name: linear for linear in model.anatomy.linears}
+def read_plan(folder: Path) -> Plan:
     try:
-        with safe_open(folder / WEIGHTS, framework="pt") as file, torch.no_grad():
-            for tensor in plan.tensors:
-                stored = {part: file.get_tensor(f"{tensor.name}.{part}") for part in _parts(tensor)}
-                linears[tensor.name].matrix.copy_(_unpacked(stored, tensor).dequantize(tensor))
-    except (SafetensorError, OSError, KeyError) as error:
-        raise BrokenModel(f"{folder / WEIGHTS} is broken or for another model ({error}); quantize again") from None
+        return Plan.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BrokenModel(f"{folder / PLAN} cannot be read ({error}); quantize again") from None
+
+
+def layer_name(plan: TensorPlan) -> str:
+    return plan.name.removesuffix(".weight")
+
+
+def replace_layers(module: nn.Module, plan: Plan, brain_floats: Iterable[str] = ()) -> None:
+    """Put an empty `QuantizedLinear` in the place of every layer that the plan quantizes."""
+    in_brain = set(brain_floats)
+    for tensor in plan.tensors:
+        if not tensor.quantized:
+            continue
+        name = layer_name(tensor)
+        try:
+            layer = module.get_submodule(name)
+        except AttributeError:
+            raise BrokenModel(f"this plan is for another model: there is no layer {name}") from None
+        if not is_linear(layer) or sorted(layer.get_parameter("weight").shape) != sorted(tensor.shape):
+            raise BrokenModel(f"this plan is for another model: {name} is no linear layer of shape {tensor.shape}")
+        has_bias = getattr(layer, "bias", None) is not None
+        parts = frozenset(part for part in part_shapes(tensor) if f"{name}.{part}" in in_brain)
+        with torch.device(layer.get_parameter("weight").device):
+            replacement = QuantizedLinear(tensor, bias=has_bias, brain_floats=parts)
+        module.set_submodule(name, replacement)
+
+
+def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = None) -> Plan:
+    """Replace the weights of `model`, in place, by what the checkpoint means, with the shared scales or a table's; returns its plan."""
+    plan = read_plan(folder)
+    planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
+    linears = {linear.name: linear for linear in model.anatomy.linears}
+    parameters = dict(model.module.named_parameters())
+    pending: dict[str, dict[str, torch.Tensor]] = {}
+    try:
+        with torch.no_grad():
+            for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
+                layer, _, part = name.rpartition(".")
+                if layer not in planned or name in parameters:
+                    if name in parameters:
+                        parameters[name].copy_(stored)
+                    continue
+                tensor, parts = planned[layer], pending.setdefault(layer, {})
+                parts[part] = stored.to(model.device)
+                if len(parts) == len(part_shapes(tensor)):
+                    check_parts(parts, tensor)
+                    linears[tensor.name].matrix.copy_(read_stored(pending.pop(layer), tensor).dequantize(tensor, table))
+                    del planned[layer]
+    except (SafetensorError, OSError, KeyError, RuntimeError) as error:
+        raise BrokenModel(f"{folder} is broken or for another model ({error}); quantize again") from None
+    if planned:
+        raise BrokenModel(f"{folder} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
     return plan
 
 
-def _parts(plan: TensorPlan) -> list[str]:
-    return ["codes", "scales"] if plan.symmetric else ["codes", "scales", "zeros"]
+def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
+    """Shapes as the plan says, and scales that are numbers."""
+    for name, (shape, _) in part_shapes(plan).items():
+        if tuple(parts[name].shape) != shape:
+            raise BrokenModel(f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, its plan says {shape}")
+        if parts[name].is_floating_point() and not torch.isfinite(parts[name]).all():
+            raise BrokenModel(f"{plan.name} has NaN or infinite {name}: the checkpoint is damaged; quantize again")
 
 
-def _packed(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:
-    stored = {f"{plan.name}.codes": pack(quantized.codes, plan.bits), f"{plan.name}.scales": quantized.scales}
-    if quantized.zeros is not None:
-        stored[f"{plan.name}.zeros"] = pack(quantized.zeros, plan.bits)
-    return {name: tensor.cpu().contiguous() for name, tensor in stored.items()}
+def check_layers(module: nn.Module) -> None:
+    """As `check_parts`, for every quantized layer of a loaded model."""
+    for layer in module.modules():
+        if isinstance(layer, QuantizedLinear):
+            check_parts({part: layer.get_buffer(part) for part in part_shapes(layer.plan)}, layer.plan)
 
 
-def _unpacked(stored: dict[str, torch.Tensor], plan: TensorPlan) -> QuantizedMatrix:
-    scales = stored["scales"]
-    zeros = unpack(stored["zeros"], plan.bits, tuple(scales.shape)) if "zeros" in stored else None
-    return QuantizedMatrix(unpack(stored["codes"], plan.bits, plan.shape), scales, zeros)
+def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, tied ones once, and buffers that belong into a checkpoint."""
+    stored = module.state_dict(keep_vars=True)
+    seen: set[int] = set()
+    for name, parameter in module.named_parameters():
+        seen.add(id(parameter))
+        yield name, parameter.detach()
+    for name, value in stored.items():
+        if id(value) not in seen and not isinstance(value, nn.Parameter):
+            yield name, value
 
 
-def _half(tensor: torch.Tensor) -> torch.Tensor:
-    """In 16 bits: bfloat16 where that loses nothing or float16 could overflow, else float16."""
-    if not tensor.is_floating_point():
-        return tensor.cpu().contiguous()
-    brain = tensor.to(torch.bfloat16)
-    exact = torch.equal(brain.to(tensor.dtype), tensor)
-    small = tensor.abs().max() <= torch.finfo(torch.float16).max if tensor.numel() else True
-    return (brain if exact or not small else tensor.to(torch.float16)).cpu().contiguous()
+def _write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
+    """Shards of up to `SHARD_BYTES`, so that no more than one is in memory, and the index that transformers reads."""
+    shards: list[list[str]] = []
+    held: dict[str, torch.Tensor] = {}
+    total = 0
+
+    def write() -> None:
+        save_file(held, folder / f"shard-{len(shards)}", metadata={"format": "pt"})
+        shards.append(list(held))
+        held.clear()
+
+    for name, tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        if held and sum(t.numel() * t.element_size() for t in held.values()) + size > SHARD_BYTES:
+            write()
+        held[name] = tensor
+        total += size
+    write()
+    if len(shards) == 1:
+        (folder / "shard-0").rename(folder / "model.safetensors")
+        return
+    where: dict[str, str] = {}
+    for number, names in enumerate(shards):
+        final = f"model-{number + 1:05}-of-{len(shards):05}.safetensors"
+        (folder / f"shard-{number}").rename(folder / final)
+        where |= dict.fromkeys(names, final)
+    index = {"metadata": {"total_size": total}, "weight_map": where}
+    write_text(folder / "model.safetensors.index.json", json.dumps(index, indent=1))
+
+
+def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Path) -> None:
+    config = copy.deepcopy(model.module.config)
+    config.quantization_config = quantization
+    config.architectures = config.architectures or [type(model.module).__name__]
+    config.save_pretrained(folder)
+    written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    # On a CPU the original was loaded in float32, whatever it is stored in.
+    source = model.folder.path / "config.json"
+    stored = json.loads(source.read_text(encoding="utf-8")) if model.folder.gguf_file is None else {}
+    written["dtype"] = stored.get("dtype") or stored.get("torch_dtype") or "float32"
+    write_text(folder / "config.json", json.dumps(written, indent=1))
+    if getattr(model.module, "generation_config", None) is not None:
+        model.module.generation_config.save_pretrained(folder)

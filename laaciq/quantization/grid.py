@@ -12,24 +12,51 @@ import torch
 from torch.nn.functional import pad
 
 from laaciq.planning import TensorPlan
+from laaciq.quantization.kept import KeptWeights
 
 _FLOAT16_NORMAL = torch.finfo(torch.float16).tiny
 _FLOAT16_MAX = torch.finfo(torch.float16).max
 
 
 @dataclass(frozen=True)
-class QuantizedMatrix:
-    """Codes from 0 to 2^B − 1 as uint8 (symmetric ones shifted by q), scales and zero points by group."""
+class Grid:
+    """Scales, in the 16 bits that they are stored in, and for an affine grid zero points; both of the plan's `grid_shape`."""
 
-    codes: torch.Tensor
     scales: torch.Tensor
     zeros: torch.Tensor | None
 
-    def dequantize(self, plan: TensorPlan) -> torch.Tensor:
-        """The simulated weights, float32: exactly what the stored codes mean."""
-        grouped = _group(self.codes.float(), plan)
-        shift = self.zeros.float() if self.zeros is not None else float(symmetric_levels(plan.bits))
-        return _ungroup((grouped - _broadcast(shift)) * _broadcast(self.scales.float()), plan)
+    def encode(self, groups: torch.Tensor, bits: int) -> torch.Tensor:
+        """The nearest code of every weight, from 0 to 2^B − 1 (symmetric ones shifted by q); a group of scale zero has code zero point."""
+        quotients = _divide(groups, self.scales).round_()
+        if self.zeros is None:
+            levels = symmetric_levels(bits)
+            return quotients.clamp_(-levels, levels).add_(levels)
+        return quotients.add_(self.zeros.float()[..., None]).clamp_(0, 2**bits - 1)
+
+    def decode(self, codes: torch.Tensor, bits: int) -> torch.Tensor:
+        return self.units(codes, bits).mul_(self.scales.float()[..., None])
+
+    def units(self, codes: torch.Tensor, bits: int) -> torch.Tensor:
+        """What codes mean in steps: c − q or c − z, as floats."""
+        return codes.float() - (symmetric_levels(bits) if self.zeros is None else self.zeros.float()[..., None])
+
+
+@dataclass(frozen=True)
+class QuantizedMatrix:
+    """Codes as uint8 of the matrix's shape, their grid, weights kept in 16 bits, and `tables` of scales (tables, *grid_shape) for clusters."""
+
+    codes: torch.Tensor
+    grid: Grid
+    kept: KeptWeights | None = None
+    tables: torch.Tensor | None = None
+
+    def dequantize(self, plan: TensorPlan, table: int | None = None) -> torch.Tensor:
+        """The simulated weights, float32: exactly what is stored means, with the shared scales or those of a table."""
+        grid = self.grid
+        if table is not None and self.tables is not None:
+            grid = Grid(self.tables[table], grid.zeros)
+        weights = ungroup(grid.decode(group(self.codes, plan), plan.bits), plan)
+        return weights if self.kept is None else self.kept.put_into(weights)
 
 
 def symmetric_levels(bits: int) -> int:
@@ -37,48 +64,45 @@ def symmetric_levels(bits: int) -> int:
     return 2 ** (bits - 1) - 1
 
 
-def round_to_nearest(matrix: torch.Tensor, plan: TensorPlan) -> QuantizedMatrix:
-    """The min–max grid of every group, and the nearest code of every weight."""
-    grouped = _group(matrix.float(), plan)
+def grid_between(low: torch.Tensor, high: torch.Tensor, plan: TensorPlan, dtype: torch.dtype) -> Grid:
+    """The grid whose outermost points are `low` ≤ 0 and `high` ≥ 0 (symmetric: the larger magnitude on both sides)."""
     if plan.symmetric:
-        levels = symmetric_levels(plan.bits)
-        scales = stored_scale(grouped.abs().amax(-1) / levels)
-        codes = _divide(grouped, scales).round().clamp(-levels, levels) + levels
-        return QuantizedMatrix(_ungroup(codes, plan).to(torch.uint8), scales, None)
+        return Grid((torch.maximum(-low, high) / symmetric_levels(plan.bits)).to(dtype), None)
     top = 2**plan.bits - 1
-    # A grid that holds zero keeps zero weights exact and the zero point within its bits.
-    low, high = grouped.amin(-1).clamp_max(0), grouped.amax(-1).clamp_min(0)
-    scales = stored_scale((high - low) / top)
-    zeros = _divide(-low[..., None], scales)[..., 0].round().clamp(0, top)
-    codes = (_divide(grouped, scales).round() + zeros[..., None]).clamp(0, top)
-    return QuantizedMatrix(_ungroup(codes, plan).to(torch.uint8), scales, zeros.to(torch.uint8))
+    scales = ((high - low) / top).to(dtype)
+    return Grid(scales, _divide(-low[..., None], scales)[..., 0].round().clamp(0, top).to(torch.uint8))
 
 
-def stored_scale(scales: torch.Tensor) -> torch.Tensor:
-    """Rounded to float16, or to bfloat16 where float16's range would not hold them."""
+def extremes(groups: torch.Tensor, plan: TensorPlan) -> tuple[torch.Tensor, torch.Tensor]:
+    """Smallest and largest weight by group. A grid that holds zero keeps zero weights exact and the zero point within its bits."""
+    low, high = groups.amin(-1), groups.amax(-1)
+    if plan.group_size == "tensor":
+        low, high = low.amin(0, keepdim=True), high.amax(0, keepdim=True)
+    return low.clamp_max(0), high.clamp_min(0)
+
+
+def scale_type(scales: torch.Tensor) -> torch.dtype:
+    """float16, or bfloat16 where float16's range would not hold them."""
     nonzero = scales[scales > 0]
     fits = not len(nonzero) or bool(nonzero.min() >= _FLOAT16_NORMAL and nonzero.max() <= _FLOAT16_MAX)
-    return scales.to(torch.float16 if fits else torch.bfloat16)
+    return torch.float16 if fits else torch.bfloat16
 
 
-def _divide(grouped: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+def group(matrix: torch.Tensor, plan: TensorPlan, *, filler: float | None = None) -> torch.Tensor:
+    """(outputs, groups, inputs of a group); a short last group is filled up with its own last input, or with `filler`."""
+    short = -matrix.shape[-1] % plan.group_inputs
+    if short and filler is None:
+        matrix = pad(matrix[None].float(), (0, short), mode="replicate")[0]
+    elif short:
+        matrix = pad(matrix, (0, short), value=filler)
+    return matrix.reshape(matrix.shape[0], -1, plan.group_inputs)
+
+
+def ungroup(groups: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
+    return groups.reshape(groups.shape[0], -1)[:, : plan.shape[1]]
+
+
+def _divide(groups: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """w/s by group; a group of zeros has scale zero and quotient zero."""
     wide = scales.float()[..., None]
-    return torch.where(wide > 0, grouped / wide.where(wide > 0, torch.ones_like(wide)), torch.zeros_like(grouped))
-
-
-def _group(matrix: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
-    """(outputs, groups, inputs of a group); a short last group is filled up with its own last input."""
-    if plan.group_size == "tensor":
-        return matrix.reshape(1, 1, -1)
-    short = -matrix.shape[1] % plan.group_inputs
-    filled = pad(matrix[None], (0, short), mode="replicate")[0] if short else matrix
-    return filled.reshape(matrix.shape[0], -1, plan.group_inputs)
-
-
-def _ungroup(grouped: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
-    return grouped.reshape(plan.shape[0], -1)[:, : plan.shape[1]]
-
-
-def _broadcast(by_group: torch.Tensor | float) -> torch.Tensor | float:
-    return by_group[..., None] if isinstance(by_group, torch.Tensor) else by_group
+    return groups / wide.where(wide > 0, torch.inf)

@@ -7,6 +7,11 @@ import torch
 _CODES = 8
 
 
+def packed_bytes(codes: int, bits: int) -> int:
+    """Of so many codes, packed."""
+    return -(-codes // _CODES) * bits
+
+
 def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
     """uint8 codes of any shape → a flat uint8 tensor of ⌈n·B/8⌉ bytes, rounded up to whole groups of eight codes."""
     flat = codes.reshape(-1).to(torch.int64)

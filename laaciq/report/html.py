@@ -9,9 +9,11 @@ from string import Template
 import plotly.graph_objects as go
 
 from laaciq.evaluation.results import Evaluation, LanguageResult
-from laaciq.planning.plan import Plan
+from laaciq.planning.plan import PlanSet
+from laaciq.profiling.results import Profile
 from laaciq.report import wording
 from laaciq.report.plots import companions_figure, degradation_figure
+from laaciq.report.profile_plots import figures_of, inline_svg
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --muted: #59636e; --paper: #ffffff; --rule: #d8dee4; --bar: #cfe3f3; --bad: #f6d5c3; }
@@ -25,6 +27,7 @@ h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.25rem 1rem; }
 dt { color: var(--muted); } dd { margin: 0; overflow-wrap: anywhere; }
 figure { margin: 1rem 0; } figcaption, caption { color: var(--muted); font-size: 0.9rem; text-align: start; }
+.drawing { overflow-x: auto; } .drawing svg { background: white; max-width: 100%; height: auto; }
 .scroll { overflow-x: auto; } pre { overflow-x: auto; padding: 0.75rem; border: 1px solid var(--rule); }
 table { border-collapse: collapse; font-size: 0.9rem; } caption { padding-bottom: 0.5rem; }
 th, td { padding: 0.25rem 0.6rem; text-align: start; border-bottom: 1px solid var(--rule); }
@@ -58,6 +61,7 @@ $table
 <p>$disparity</p>
 $disagreement
 $companions
+$explanation
 <h2>Definitions</h2>
 $definitions
 <h2>Reproduce</h2>
@@ -68,8 +72,11 @@ $definitions
 """)
 
 
-def html_report(evaluation: Evaluation, plan: Plan | None, *, command: str) -> str:
-    """What quantization cost each language, as one HTML file. `command` is what reproduces the evaluation."""
+def html_report(evaluation: Evaluation, plans: PlanSet | None, *, command: str, profile: Profile | None = None) -> str:
+    """What quantization cost each language, as one HTML file. `command` is what reproduces the evaluation.
+
+    With the model's `profile` the report also sets what the theory explains it by beside it.
+    """
     disagreement = wording.disagreement(evaluation)
     degradation, companions = _figures(evaluation)
     return _PAGE.substitute(
@@ -77,12 +84,13 @@ def html_report(evaluation: Evaluation, plan: Plan | None, *, command: str) -> s
         style=_STYLE,
         heading=escape(wording.TITLE),
         verdict=escape(evaluation.verdict),
-        facts=_facts(evaluation, plan),
+        facts=_facts(evaluation, plans),
         degradation=degradation,
         table=_table(evaluation),
         disparity=escape(" ".join(wording.disparity_sentences(evaluation))),
         disagreement=f"<p>{escape(disagreement)}</p>" if disagreement else "",
         companions=companions,
+        explanation="" if profile is None else _explanation(profile, evaluation),
         definitions=_description_list((escape(term), escape(text)) for term, text in wording.definitions(evaluation)),
         command=escape(command),
     )
@@ -112,6 +120,14 @@ def _figures(evaluation: Evaluation) -> tuple[str, str]:
     return degradation, companions
 
 
+def _explanation(profile: Profile, evaluation: Evaluation) -> str:
+    """The plots of the profile, with the theory's own correlation first."""
+    figures = figures_of(profile, evaluation)
+    first = figures.pop("kurtosis-degradation")
+    drawn = "\n".join(f'<figure class="drawing">{inline_svg(figure)}</figure>' for figure in (first, *figures.values()))
+    return f"<h2>Weights and activations</h2>\n<p>{escape(wording.EXPLANATION)}</p>\n{drawn}"
+
+
 def _figure(figure: go.Figure, *, name: str, caption: str, first: bool) -> str:
     # A fixed id keeps the file the same from run to run.
     drawing = figure.to_html(
@@ -123,11 +139,11 @@ def _figure(figure: go.Figure, *, name: str, caption: str, first: bool) -> str:
     )
 
 
-def _facts(evaluation: Evaluation, plan: Plan | None) -> str:
+def _facts(evaluation: Evaluation, plans: PlanSet | None) -> str:
     def shown(fact: wording.Fact) -> str:
         return f"<code><bdi>{escape(fact.value)}</bdi></code>" if fact.verbatim else escape(fact.value)
 
-    return _description_list((escape(fact.label), shown(fact)) for fact in wording.facts(evaluation, plan))
+    return _description_list((escape(fact.label), shown(fact)) for fact in wording.facts(evaluation, plans))
 
 
 def _description_list(pairs: Iterable[tuple[str, str]]) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 
 from laaciq.evaluation.results import Evaluation
-from laaciq.planning.plan import Plan
+from laaciq.planning.plan import PlanSet
 from laaciq.report import wording
 
 
-def markdown_report(evaluation: Evaluation, plan: Plan | None, *, command: str) -> str:
+def markdown_report(evaluation: Evaluation, plans: PlanSet | None, *, command: str) -> str:
     """What quantization cost each language, in Markdown. `command` is what reproduces the evaluation."""
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
         f"**{_escaped(evaluation.verdict)}**",
         "## What was compared",
-        _facts(evaluation, plan),
+        _facts(evaluation, plans),
         "## By language",
         _table(evaluation),
         _escaped(wording.table_caption(evaluation)),
@@ -31,10 +31,10 @@ def markdown_report(evaluation: Evaluation, plan: Plan | None, *, command: str) 
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(evaluation: Evaluation, plan: Plan | None) -> str:
+def _facts(evaluation: Evaluation, plans: PlanSet | None) -> str:
     return "\n".join(
         f"- {fact.label}: {_code_span(fact.value) if fact.verbatim else _escaped(fact.value)}"
-        for fact in wording.facts(evaluation, plan)
+        for fact in wording.facts(evaluation, plans)
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
@@ -112,10 +113,18 @@ def write_figures(figures: dict[str, Figure], folder: Path) -> None:
 
 
 def render(figure: Figure, kind: str) -> bytes:
-    """Without date or version, so that equal data give equal files."""
+    """Without date, version or random ids, so that equal data give equal files."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    with rc_context({"svg.hashsalt": "laaciq"}):
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
     return buffer.getvalue()
+
+
+def inline_svg(figure: Figure) -> str:
+    """For a page: without the XML declaration, which HTML does not take."""
+    text = render(figure, "svg").decode()
+    return text[text.index("<svg") :]
 
 
 def _marked(profile: Profile, block: int) -> str:

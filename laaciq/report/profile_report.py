@@ -9,7 +9,7 @@ from pathlib import Path
 from laaciq.engine.files import write_text
 from laaciq.planning.screening import Screening
 from laaciq.profiling.results import Profile
-from laaciq.report.profile_plots import figures_of, render, write_figures
+from laaciq.report.profile_plots import figures_of, inline_svg, write_figures
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -27,7 +27,7 @@ def write_profile_report(profile: Profile, screening: Screening, path: Path) -> 
     """Beside the profile `NAME.json`: `NAME.html`, and every plot as PNG and SVG in `NAME-plots/`."""
     figures = figures_of(profile)
     write_figures(figures, path.with_name(f"{path.stem}-plots"))
-    plots = {name: _inline(render(figure, "svg")) for name, figure in figures.items()}
+    plots = {name: inline_svg(figure) for name, figure in figures.items()}
     write_text(path.with_suffix(".html"), profile_html(profile, screening, plots))
 
 
@@ -78,9 +78,3 @@ def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _inline(svg: bytes) -> str:
-    """Without the XML declaration, which HTML does not take."""
-    text = svg.decode()
-    return text[text.index("<svg") :]

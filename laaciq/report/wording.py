@@ -9,11 +9,15 @@ from typing import NamedTuple
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
-from laaciq.planning.plan import Plan
+from laaciq.planning.plan import PlanSet
 
 TITLE = "What quantization costs each language"
 MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "bits_per_passage": "bits per passage"}
 ABSENT = "–"
+EXPLANATION = (
+    "The theory expects languages that lean on blocks of heavy-tailed weights (high κ_eff) to lose otherwise than others. "
+    "These plots show what is in this model; whether they explain the losses is for the eye to judge, and for `laaciq screen` to predict."
+)
 
 
 class Fact(NamedTuple):
@@ -58,7 +62,7 @@ def byte_size(size: int) -> str:
     return f"{size} bytes"
 
 
-def facts(evaluation: Evaluation, plan: Plan | None) -> list[Fact]:
+def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
     """What was compared."""
     kind = "parallel texts: the same content in every language" if evaluation.parallel else "texts are not parallel"
     found = [
@@ -67,18 +71,24 @@ def facts(evaluation: Evaluation, plan: Plan | None) -> list[Fact]:
         Fact("Texts", evaluation.texts, verbatim=True),
         Fact("Languages", f"{len(evaluation.languages)} ({kind})"),
     ]
-    if plan is None:
+    if plans is None:
         return found
-    size = plan.size
+    plan, size = plans.first, plans.first.size
     bits = (
         f"{number(size.block_bits_per_weight, 2)} in the linear layers of the blocks, {number(size.model_bits_per_weight, 2)} "
-        "over the whole model (counted in full: codes, scales, zero points, and all that is not quantized)"
+        "over the whole model (counted in full: codes, scales, zero points, tables, kept weights, and all that is not quantized)"
     )
     shrunk = (
         f"{byte_size(size.model_bytes)} instead of {byte_size(size.original_model_bytes)}, "
         f"{number(size.compression)} times smaller"
     )
-    return [*found, Fact("Method", plan.method, verbatim=True), Fact("Bits a weight", bits), Fact("Size", shrunk)]
+    found += [Fact("Method", plan.method, verbatim=True), Fact("Bits a weight", bits), Fact("Size", shrunk)]
+    if plan.tables:
+        clusters = "; ".join(" ".join(members) for members in plan.tables)
+        found.append(Fact("Languages with scales in common", clusters))
+    if len(plans.plans) > 1:
+        found.append(Fact("Checkpoints", f"{len(plans.plans)}, {byte_size(plans.total_bytes)} in all"))
+    return found
 
 
 def columns(evaluation: Evaluation) -> list[Column]:
@@ -113,7 +123,7 @@ def _bits_per_passage(result: LanguageResult) -> str:
 
 
 def _with_interval(result: LanguageResult, estimate: Estimate, shown: Callable[[Estimate], str]) -> str:
-    # One document has no spread: its interval is a placeholder.
+    # One document has no spread, and so no interval.
     return shown(estimate) if result.documents > 1 else shown(estimate).partition(" [")[0]
 
 

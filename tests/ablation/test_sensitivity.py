@@ -18,7 +18,7 @@ from laaciq.evaluation import measure
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import round_to_nearest
+from laaciq.quantization import quantize_matrix
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import prepare_all
 from tests.tiny import save_tiny
@@ -66,7 +66,7 @@ def quantize_by_hand(model, names, *, bits, group_size, symmetric):
                 plan = TensorPlan(
                     name=name, shape=tuple(matrix.shape), bits=bits, group_size=group_size, symmetric=symmetric
                 )
-                matrix.copy_(round_to_nearest(matrix, plan).dequantize(plan))
+                matrix.copy_(quantize_matrix(matrix, plan).dequantize(plan))
     return twin
 
 
@@ -118,9 +118,9 @@ def test_failing_half_way_leaves_the_weights_as_they_were(models, monkeypatch):
         if calls:
             raise MemoryError
         calls.append(plan)
-        return round_to_nearest(matrix, plan)
+        return quantize_matrix(matrix, plan)
 
-    monkeypatch.setattr(losses, "round_to_nearest", failing)
+    monkeypatch.setattr(losses, "quantize_matrix", failing)
     before = weights(model)
     with pytest.raises(MemoryError), quantized_parts(model, parts_of(model)["block 0"], **GRID):
         pass
@@ -131,7 +131,7 @@ def test_failing_half_way_leaves_the_weights_as_they_were(models, monkeypatch):
 def test_tied_matrices_are_quantized_once(models, monkeypatch):
     model, seen = models["gpt2"], []
     monkeypatch.setattr(
-        losses, "round_to_nearest", lambda matrix, plan: seen.append(plan.name) or round_to_nearest(matrix, plan)
+        losses, "quantize_matrix", lambda matrix, plan: seen.append(plan.name) or quantize_matrix(matrix, plan)
     )
     with quantized_parts(model, {"transformer.wte.weight", "lm_head.weight"}, **GRID):
         head, embeddings = model.module.lm_head.weight, model.module.transformer.wte.weight

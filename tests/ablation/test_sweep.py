@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 import laaciq
 from laaciq.ablation import Sweep, sweep
 from laaciq.ablation.sweep import tolerated_bits
-from laaciq.chain import twin
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
 from laaciq.evaluation import Estimate, measure
 from laaciq.models import find_model, load
-from laaciq.options import BITS, MeasureOptions
-from laaciq.planning import uniform_plan
-from laaciq.quantization import write_checkpoint
+from laaciq.options import BITS, MeasureOptions, QuantizeOptions
+from laaciq.planning import make_plans
+from laaciq.quantization import apply_checkpoint, write_checkpoint
+from laaciq.quantization.twins import twin_of
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -70,9 +70,10 @@ def test_more_bits_less_loss(model, texts, measured):
 
 def test_a_sweep_says_what_a_checkpoint_of_those_bits_loses(model, texts, tmp_path):
     found = sweep(model, texts, OPTIONS, bits=[3], group_size=16, symmetric=False)
-    plan = uniform_plan(model.anatomy, method="rtn", bits=3, group_size=16, symmetric=False)
+    plan = make_plans(model.anatomy, QuantizeOptions(bits=3, group_size=16, symmetric=False)).first
     write_checkpoint(model, plan, tmp_path / "checkpoint")
-    quantized = twin(model, tmp_path / "checkpoint")
+    quantized = twin_of(model)
+    apply_checkpoint(quantized, tmp_path / "checkpoint")
     for code in FEW:
         own = measure(model, quantized, texts[code], OPTIONS)
         loss = (sum(own.quantized_nll) - sum(own.original_nll)) / sum(own.tokens)

@@ -31,7 +31,7 @@ def test_json_is_json(finished):
     _, words, _ = finished
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert [r["language"] for r in found["evaluation"]["languages"]] == ["eng", "swa", "hin"]
-    assert found["options"]["bits"] == found["plan"]["tensors"][0]["bits"] == 2
+    assert found["options"]["bits"] == found["plans"]["plans"][""]["tensors"][0]["bits"] == 2
 
 
 def test_generate_adds_continuations(finished):

@@ -1,21 +1,37 @@
 import pytest
 import torch
 
-from laaciq.chain import twin
+import laaciq
 from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
-from laaciq.options import BITS
-from laaciq.planning import uniform_plan
-from laaciq.quantization import write_checkpoint
-from laaciq.quantization.checkpoint import WEIGHTS
-from laaciq.quantization.grid import round_to_nearest
+from laaciq.options import BITS, MeasureOptions, QuantizeOptions
+from laaciq.planning import make_plans
+from laaciq.profiling.profile import profile_model
+from laaciq.quantization import Calibration, apply_checkpoint, quantize_matrix, write_checkpoint
+from laaciq.quantization.twins import twin_of
 from tests.tiny import ARCHITECTURES, save_tiny
 
+WEIGHTS = "model.safetensors"
 
-def quantize(model, folder, **options):
-    plan = uniform_plan(model.anatomy, **{"method": "rtn", "bits": 4, "group_size": 16, "symmetric": True, **options})
-    write_checkpoint(model, plan, folder)
+
+def quantize(model, folder, calibration=None, **options):
+    asked = QuantizeOptions(**{"group_size": 16, **options})
+    profile = None if calibration is None else calibration.profile
+    plan = make_plans(model.anatomy, asked, profile).first
+    write_checkpoint(model, plan, folder, calibration=calibration)
     return plan
+
+
+def twin(model, folder, table=None):
+    copy = twin_of(model)
+    apply_checkpoint(copy, folder, table=table)
+    return copy
+
+
+def calibrate(model):
+    texts = laaciq.read_split("builtin").calibration.select(["eng", "swa", "hin"]).spread(2)
+    options = MeasureOptions()
+    return Calibration(profile_model(model, texts, options, outlier_kurtosis=50), texts, options)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -24,7 +40,7 @@ def test_packed_weights_mean_exactly_the_simulated_ones(architecture, tmp_path):
     plan = quantize(model, tmp_path / "checkpoint")
     quantized = twin(model, tmp_path / "checkpoint")
     for before, after, tensor in zip(model.anatomy.linears, quantized.anatomy.linears, plan.tensors, strict=True):
-        expected = round_to_nearest(before.matrix, tensor).dequantize(tensor)
+        expected = quantize_matrix(before.matrix, tensor).dequantize(tensor)
         assert torch.equal(after.matrix, expected)
         assert not torch.equal(after.matrix, before.matrix)
 
@@ -43,13 +59,13 @@ def test_size_on_disk_is_the_size_in_the_plan(tmp_path, bits, group_size, symmet
 def test_size_by_hand(tmp_path):
     """Reference model, 4 bits, groups of 64, symmetric: 4 + 16/64 bits a weight."""
     model = load(find_model("reference"))
-    plan = uniform_plan(model.anatomy, method="rtn", bits=4, group_size=64, symmetric=True)
+    plan = make_plans(model.anatomy, QuantizeOptions()).first
     assert plan.size.block_bits_per_weight == 4.25
     blocks = 12 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 256 * 1024)
     rest = 19200 * 256 + 25 * 256
     assert plan.size.block_bytes == blocks * 4.25 / 8
     assert plan.size.model_bytes == blocks * 4.25 / 8 + rest * 2
-    affine = uniform_plan(model.anatomy, method="rtn", bits=4, group_size=64, symmetric=False)
+    affine = make_plans(model.anatomy, QuantizeOptions(symmetric=False)).first
     assert affine.size.block_bits_per_weight == 4.25 + 4 / 64
 
 
@@ -58,14 +74,14 @@ def test_a_truncated_checkpoint(tmp_path):
     quantize(model, tmp_path / "checkpoint")
     path = tmp_path / "checkpoint" / WEIGHTS
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(BrokenModel, match="broken or for another model"):
+    with pytest.raises(BrokenModel, match="broken or cut short"):
         twin(model, tmp_path / "checkpoint")
 
 
 def test_a_plan_for_another_model(tmp_path):
     llama = load(find_model(save_tiny("llama", tmp_path / "a")))
     gpt2 = load(find_model(save_tiny("gpt2", tmp_path / "b")))
-    plan = uniform_plan(llama.anatomy, method="rtn", bits=4, group_size=16, symmetric=True)
+    plan = make_plans(llama.anatomy, QuantizeOptions(group_size=16)).first
     with pytest.raises(BrokenModel, match="plan is for another model"):
         write_checkpoint(gpt2, plan, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from laaciq.options import BITS
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import round_to_nearest, symmetric_levels
+from laaciq.quantization import quantize_matrix
+from laaciq.quantization.grid import symmetric_levels
 from laaciq.quantization.packing import pack, unpack
 
 GROUP = st.sampled_from([1, 3, 8, 64, "channel", "tensor"])
@@ -29,12 +30,12 @@ def matrices(draw):
 @given(matrices(), st.sampled_from(BITS), GROUP, st.booleans())
 def test_codes_fit_their_bits_and_errors_stay_within_half_a_step(matrix, bits, group_size, symmetric):
     plan = plan_for(matrix, bits, group_size, symmetric)
-    quantized = round_to_nearest(matrix, plan)
-    assert quantized.scales.numel() == plan.groups
+    quantized = quantize_matrix(matrix, plan)
+    assert quantized.grid.scales.numel() == plan.groups
     top = 2 * symmetric_levels(bits) if symmetric else 2**bits - 1
     assert int(quantized.codes.max()) <= top
     wide = torch.nn.functional.pad(matrix, (0, -matrix.shape[1] % plan.group_inputs))
-    scales = quantized.scales.float().reshape(-1, 1).expand(-1, wide.numel() // plan.groups).reshape(wide.shape)
+    scales = quantized.grid.scales.float().reshape(-1, 1).expand(-1, wide.numel() // plan.groups).reshape(wide.shape)
     step = scales[:, : matrix.shape[1]]
     error = (quantized.dequantize(plan) - matrix).abs()
     # Half a step; scales rounded to 16 bits may clip the largest weight by 2⁻⁸ of it, and an affine zero point is rounded too.
@@ -47,8 +48,8 @@ def test_codes_fit_their_bits_and_errors_stay_within_half_a_step(matrix, bits, g
 def test_a_symmetric_grid_is_idempotent(matrix, bits, group_size):
     """An affine one is not: its min–max changes when the zero point is rounded."""
     plan = plan_for(matrix, bits, group_size, True)
-    once = round_to_nearest(matrix, plan).dequantize(plan)
-    torch.testing.assert_close(round_to_nearest(once, plan).dequantize(plan), once, rtol=1e-3, atol=0)
+    once = quantize_matrix(matrix, plan).dequantize(plan)
+    torch.testing.assert_close(quantize_matrix(once, plan).dequantize(plan), once, rtol=1e-3, atol=0)
 
 
 @given(st.integers(0, 100), st.booleans())
@@ -57,7 +58,7 @@ def test_more_bits_lose_less(seed, symmetric):
     errors = []
     for bits in BITS:
         plan = plan_for(matrix, bits, "channel", symmetric)
-        errors.append(float((round_to_nearest(matrix, plan).dequantize(plan) - matrix).square().sum()))
+        errors.append(float((quantize_matrix(matrix, plan).dequantize(plan) - matrix).square().sum()))
     assert errors == sorted(errors, reverse=True)
 
 
@@ -66,7 +67,7 @@ def test_finer_groups_lose_less():
     errors = []
     for group_size in ("tensor", "channel", 64, 16):
         plan = plan_for(matrix, 4, group_size, True)
-        errors.append(float((round_to_nearest(matrix, plan).dequantize(plan) - matrix).square().sum()))
+        errors.append(float((quantize_matrix(matrix, plan).dequantize(plan) - matrix).square().sum()))
     assert errors == sorted(errors, reverse=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from laaciq.evaluation import Estimate, Evaluation, Measurement, evaluate_measurements
 from laaciq.evaluation.verdict import percent
-from laaciq.planning.plan import Plan, Size
+from laaciq.planning.plan import Plan, PlanSet, Size
 from laaciq.report import html_report, markdown_report
 from laaciq.report.plots import companions_figure, degradation_figure
 from laaciq.report.wording import number, percent_estimate
@@ -29,6 +29,7 @@ PLAN = Plan(
         compression=2.46,
     ),
 )
+PLANS = PlanSet(plans={"": PLAN})
 DISAGREEMENT = "The measures disagree"
 
 
@@ -81,12 +82,12 @@ def evaluation(case: str) -> Evaluation:
 
 @cache
 def page(case: str) -> str:
-    return html_report(evaluation(case), PLAN, command=COMMAND)
+    return html_report(evaluation(case), PLANS, command=COMMAND)
 
 
 @cache
 def markdown(case: str) -> str:
-    return markdown_report(evaluation(case), PLAN, command=COMMAND)
+    return markdown_report(evaluation(case), PLANS, command=COMMAND)
 
 
 class Reader(HTMLParser):
@@ -222,7 +223,7 @@ def nasty() -> Evaluation:
 
 
 def test_names_cannot_break_out_of_the_page(nasty: Evaluation) -> None:
-    source = html_report(nasty, PLAN.model_copy(update={"method": NASTY}), command=NASTY)
+    source = html_report(nasty, PlanSet(plans={"": PLAN.model_copy(update={"method": NASTY})}), command=NASTY)
     reader = Reader(source)
     assert "<script>alert" not in source
     assert set(reader.tags) == set(read("rankings disagree").tags)
@@ -231,7 +232,7 @@ def test_names_cannot_break_out_of_the_page(nasty: Evaluation) -> None:
 
 
 def test_names_cannot_break_out_of_the_markdown(nasty: Evaluation) -> None:
-    source = markdown_report(nasty, PLAN.model_copy(update={"method": NASTY}), command=COMMAND)
+    source = markdown_report(nasty, PlanSet(plans={"": PLAN.model_copy(update={"method": NASTY})}), command=COMMAND)
     lines = source.splitlines()
     plain = markdown("rankings disagree").splitlines()
     assert len(lines) == len(plain)

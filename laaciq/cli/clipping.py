@@ -1,0 +1,131 @@
+"""`laaciq clipping`: the theory's thresholds, formulas and laws, and how well they hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import groupby
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from laaciq.cli import options as shared
+from laaciq.cli.sweep import split_bits
+from laaciq.errors import BadOption
+
+if TYPE_CHECKING:
+    from laaciq.clipping.formula import FormulaError
+    from laaciq.clipping.sharing import SharingCost
+
+
+def clipping(
+    bits: Annotated[str | None, typer.Option(help="From 2 to 8, with commas between; all unless given.")] = None,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Optimal clipping thresholds by distribution and bits, the formulas for them, and what a shared threshold costs."""
+    from laaciq.clipping.formula import FITTED, PUBLISHED, error_table
+    from laaciq.clipping.sharing import sharing_table
+
+    chosen = tuple(FITTED.coefficients) if bits is None else split_bits(bits)
+    if not chosen:
+        raise BadOption(f"bits {bits!r} are no numbers: give for example 2,3,4")
+    formulas = {
+        "published": {own: PUBLISHED.at(own) for own in chosen if own in PUBLISHED},
+        "fitted": {own: FITTED.at(own) for own in chosen},
+    }
+    errors = {formula.name: error_table(formula, formulas[formula.name]) for formula in (PUBLISHED, FITTED)}
+    thresholds, costs = _thresholds(chosen), sharing_table(chosen)
+    if as_json:
+        found = {
+            "thresholds": thresholds,
+            "coefficients": {name: {own: c._asdict() for own, c in by.items()} for name, by in formulas.items()},
+            "errors": {name: [asdict(row) for row in rows] for name, rows in errors.items()},
+            "sharing": [asdict(cost) for cost in costs],
+        }
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        return
+    console = Console()
+    _show(console, "Optimal thresholds α*/σ, by what is minimised", _threshold_table(thresholds, chosen))
+    title = "α*/σ ≈ c + d·ln(1+κ): worst error of α, median and worst excess error (model)"
+    _show(console, title, _formula_table(formulas, errors))
+    for title, part, whole in (
+        ("Cost of sharing the threshold of κ = 3, in % of the least error", "excess", "least_mse"),
+        ("The parabola in α, as a multiple of that cost", "second_order", "excess"),
+        ("The quadratic law in κ, as a multiple of that cost", "quadratic_law", "excess"),
+    ):
+        _show(console, title, _sharing_table(costs, chosen, part, whole))
+
+
+def _show(console: Console, title: str, table: Table) -> None:
+    """The title on a line of its own: a narrow table would fold it."""
+    console.print(f"\n{title}", style="italic", highlight=False)
+    console.print(table)
+
+
+def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:
+    """α*/σ of four distributions, by the noise model with either step and by the true error."""
+    from laaciq.clipping.distributions import GAUSSIAN, LAPLACIAN, GeneralisedGaussian, StudentT
+    from laaciq.clipping.optimum import optimal_threshold, true_optimal_threshold
+
+    return [
+        {
+            "distribution": str(member),
+            "kurtosis": member.kurtosis,
+            "noise_model_seed_step": {own: optimal_threshold(member, own, step="seed").alpha for own in bits},
+            "noise_model_real_step": {own: optimal_threshold(member, own, step="real").alpha for own in bits},
+            "true_error": {own: true_optimal_threshold(member, own).alpha for own in bits},
+        }
+        for member in (GAUSSIAN, LAPLACIAN, GeneralisedGaussian(0.5), StudentT(5.0))
+    ]
+
+
+def _threshold_table(rows: list[dict[str, Any]], bits: tuple[int, ...]) -> Table:
+    table = _table("", *(f"{own} bits" for own in bits))
+    labels = {
+        "noise_model_seed_step": "model, Δ = 2α/(2^B−1)",
+        "noise_model_real_step": "model, Δ = α/q",
+        "true_error": "true error",
+    }
+    for row in rows:
+        table.add_row(row["distribution"], style="bold")
+        for error, label in labels.items():
+            table.add_row(f" {label}", *(f"{row[error][own]:.3f}" for own in bits))
+    return table
+
+
+def _formula_table(formulas: dict[str, Any], errors: dict[str, list[FormulaError]]) -> Table:
+    """The farthest α, and the median and the worst cost, over the family of distributions."""
+    table = _table("formula", "bits", "c", "d", "α", "median", "worst")
+    table.add_column("of", no_wrap=True, style="dim")
+    for name, rows in errors.items():
+        for own, members in groupby(rows, key=lambda row: row.bits):
+            of_bits = list(members)
+            dearest = max(of_bits, key=lambda row: row.excess_mse)
+            shares = (
+                max((row.relative_error for row in of_bits), key=abs),
+                median(row.excess_mse for row in of_bits),
+                dearest.excess_mse,
+            )
+            cells = [f"{value:.3f}" for value in formulas[name][own]] + [f"{100 * share:z.1f} %" for share in shares]
+            table.add_row(name, str(own), *cells, dearest.distribution)
+    return table
+
+
+def _sharing_table(costs: list[SharingCost], bits: tuple[int, ...], part: str, whole: str) -> Table:
+    table = _table("", *(f"{own} bits" for own in bits))
+    for (family, kurtosis), row in groupby(costs, key=lambda cost: (cost.family, cost.effective_kurtosis)):
+        ratios = (getattr(cost, part) / getattr(cost, whole) for cost in row)
+        factor = 100 if part == "excess" else 1
+        table.add_row(f"{family}, κ {kurtosis:g}", *(f"{factor * ratio:.2f}" for ratio in ratios))
+    return table
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,88 @@
+"""`quantize`: from a model to checkpoint folders that transformers loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.corpus import read_split
+from laaciq.engine.progress import Silence
+from laaciq.errors import OutputConflict
+from laaciq.models import LanguageModel, find_model, load
+from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, QuantizeOptions
+from laaciq.planning import PlanSet, find_method, make_plans
+from laaciq.planning.strategy import reads_text
+from laaciq.profiling.profile import profile_model
+from laaciq.quantization import Calibration, is_checkpoint, write_checkpoint
+
+
+class _Options(MeasureOptions, QuantizeOptions):
+    """How weights are stored, and how calibration text is put to the model."""
+
+
+class Quantized(BaseModel):
+    """What was written, and where; `folders` and `plans` are by group of languages, under the empty name where one serves all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    plans: PlanSet
+    folders: dict[str, str]
+
+    @property
+    def total_bytes(self) -> int:
+        return self.plans.total_bytes
+
+
+def quantize(
+    model: str | Path = REFERENCE,
+    *,
+    out: str | Path,
+    texts: str | Path = BUILTIN,
+    languages: Iterable[str] | None = None,
+    device: str = "auto",
+    progress: Silence | None = None,
+    **options: object,
+) -> Quantized:
+    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions` and `MeasureOptions`.
+
+    `texts` is read only where the method or an option calibrates on it, and of it only the calibration part.
+    """
+    progress = progress or Silence()
+    chosen = _Options.of(**options)
+    asked = chosen.quantizing()
+    measuring = MeasureOptions(**chosen.model_dump(include=set(MeasureOptions.model_fields)))
+    find_method(asked.method)
+    folder, root = find_model(model), Path(out)
+    if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not _ours(root))):
+        raise OutputConflict(f"{root} holds something else and was left as it is: give another --out")
+    calibration = None
+    split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
+    loaded = load(folder, device=device)
+    if reads_text(asked) or asked.outlier_bits is not None:
+        texts_read = split.calibration if reads_text(asked) else split.calibration.spread(1)
+        profile = profile_model(loaded, texts_read, measuring, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
+        calibration = Calibration(profile, texts_read, measuring)
+    plans = make_plans(
+        loaded.anatomy, asked, None if calibration is None else calibration.profile, served_bound=chosen.served_bound
+    )
+    write_checkpoints(loaded, plans, root, calibration=calibration, progress=progress)
+    folders = {name: str(path) for name, path in plans.folders(root).items()}
+    return Quantized(model=folder.name, plans=plans, folders=folders)
+
+
+def write_checkpoints(
+    model: LanguageModel, plans: PlanSet, root: Path, *, calibration: Calibration | None, progress: Silence
+) -> None:
+    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own."""
+    total = sum(tensor.quantized for plan in plans.plans.values() for tensor in plan.tensors)
+    with progress.stage("quantizing", total) as advance:
+        for name, folder in plans.folders(root).items():
+            write_checkpoint(model, plans.plans[name], folder, calibration=calibration, advance=lambda: advance(1))
+
+
+def _ours(root: Path) -> bool:
+    """A checkpoint, or a folder of nothing but checkpoints."""
+    return is_checkpoint(root) or all(is_checkpoint(child) for child in root.iterdir())

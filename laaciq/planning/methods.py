@@ -1,0 +1,56 @@
+"""Methods by name: how the grid of every group is found, and whether languages get tables of their own."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Literal
+
+from laaciq.errors import BadOption
+
+Clip = Literal["minmax", "mse", "aciq", "seed", "effective", "minimax"]
+# Rules that weigh weights by what languages put into them.
+READ_TEXT: frozenset[Clip] = frozenset({"seed", "effective", "minimax"})
+
+
+@dataclass(frozen=True)
+class Method:
+    """`adaptive` methods add tables of scales by cluster of languages, over codes that all share."""
+
+    name: str
+    summary: str
+    clip: Clip
+    adaptive: bool = False
+
+    @property
+    def reads_text(self) -> bool:
+        return self.adaptive or self.clip in READ_TEXT
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("rtn", "Round to nearest on the min–max grid of every group.", "minmax"),
+        Method("mse", "The grid of every group that minimises its true squared error.", "mse"),
+        Method("aciq", "ACIQ: clip every group at σ·f(κ, B), by our fit of f.", "aciq"),
+        Method(
+            "seed", "LA-ACIQ as published: clip every group at σ·f(κ_eff(λ), B), κ_eff averaged over languages.", "seed"
+        ),
+        Method("effective", "The best grid for w⊙a: weights weighed by the languages' mean input.", "effective"),
+        Method("minimax", "One grid a group that minimises the worst language's weighted error.", "minimax"),
+        Method(
+            "adaptive",
+            "Codes as in 'effective', scales by cluster of languages, chosen at run time.",
+            "effective",
+            True,
+        ),
+    )
+}
+
+
+def find_method(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    near = difflib.get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(METHODS)}"
+    raise BadOption(f"unknown method {name!r}: {hint}")

@@ -1,0 +1,83 @@
+"""What a method may know of the languages: how strongly each uses the inputs of every linear layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from laaciq.corpus import Texts
+from laaciq.models import LanguageModel, LinearLayer
+from laaciq.options import MeasureOptions
+from laaciq.profiling.activations import blocks_in_encoder, mask_for, readings, text_masks
+from laaciq.profiling.results import Profile
+from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
+
+
+@dataclass(frozen=True)
+class TensorCalibration:
+    """For one tensor. `mean_squares` is E[x_j²] by language, (languages, inputs), each language scaled to mean one: what counts is which
+    inputs a language uses, not how loud it is. `effective_kurtosis` is the languages' mean κ_eff."""
+
+    mean_squares: torch.Tensor
+    effective_kurtosis: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A profile, and the calibration text that it was made from."""
+
+    profile: Profile
+    texts: Texts
+    options: MeasureOptions
+
+    def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
+        chosen = [self.profile[code] for code in languages]
+        squares = np.stack([activations.input_mean_squares(tensor) for activations in chosen])
+        relative = torch.tensor(squares / np.maximum(squares.mean(1, keepdims=True), 1e-30), dtype=torch.float32)
+        return TensorCalibration(relative.to(device), float(np.mean([a.effective_kurtosis for a in chosen])))
+
+    @torch.inference_mode()
+    def second_moments(
+        self, model: LanguageModel, linears: list[LinearLayer], languages: list[str]
+    ) -> dict[str, torch.Tensor]:
+        """E[xxᵀ] of the layers' inputs over the text's own tokens, by tensor; the mean over the languages."""
+        found: dict[str, torch.Tensor] = {}
+        for code in languages:
+            for name, moments in self._of_language(model, linears, code).items():
+                found[name] = found[name] + moments / len(languages) if name in found else moments / len(languages)
+        return found
+
+    def _of_language(self, model: LanguageModel, linears: list[LinearLayer], code: str) -> dict[str, torch.Tensor]:
+        sums: dict[str, torch.Tensor] = {}
+        tokens: dict[str, float] = {}
+        encoder = blocks_in_encoder(model)
+        masks: dict[bool, torch.Tensor] = {}
+        last: list[Any] = [None, None, 0.0]
+
+        def watch(linear: LinearLayer) -> Callable[..., None]:
+            def hook(module: Any, inputs: Any, output: Any) -> None:
+                entering = inputs[0]
+                # Query, key and value, or gate and up, read the same tensor: its moments are summed once.
+                if last[0] is not entering:
+                    mask = mask_for(entering, masks, encoder[linear.block])
+                    rows = entering.reshape(len(mask), -1)[mask > 0].float()
+                    last[:] = [entering, rows.T @ rows, float(len(rows))]
+                sums[linear.name] = sums[linear.name] + last[1] if linear.name in sums else last[1]
+                tokens[linear.name] = tokens.get(linear.name, 0.0) + last[2]
+
+            return hook
+
+        handles = [linear.module.register_forward_hook(watch(linear)) for linear in linears]
+        try:
+            for _, sequences in batches(readings(model, self.texts[code], self.options), batch_tokens(model)):
+                masks |= text_masks(model, sequences)
+                last[0] = None
+                target_logits(model, sequences)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return {name: total / max(tokens[name], 1.0) for name, total in sums.items()}

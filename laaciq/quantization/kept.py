@@ -1,0 +1,43 @@
+"""Weights that stay in 16 bits inside a quantized matrix: values with their columns, row after row, and how many there are in each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class KeptWeights:
+    """`counts` by row as int32, `columns` as uint16, `values` in 16 bits; row after row, as in a CSR matrix."""
+
+    counts: torch.Tensor
+    columns: torch.Tensor
+    values: torch.Tensor
+
+    @classmethod
+    def of(cls, matrix: torch.Tensor, saliency: torch.Tensor, count: int) -> KeptWeights:
+        """The `count` weights of largest saliency, which has the matrix's shape."""
+        chosen = torch.zeros(matrix.numel(), dtype=torch.bool, device=matrix.device)
+        chosen[saliency.reshape(-1).topk(count, sorted=False).indices] = True
+        chosen = chosen.reshape(matrix.shape)
+        columns = chosen.nonzero()[:, 1]
+        return cls(chosen.sum(1, dtype=torch.int32), columns.to(torch.uint16), half(matrix[chosen]))
+
+    def put_into(self, matrix: torch.Tensor, value: float | None = None) -> torch.Tensor:
+        """The matrix with these weights, or `value`, in their places; a copy."""
+        rows = torch.repeat_interleave(torch.arange(len(self.counts), device=matrix.device), self.counts.long())
+        copy = matrix.clone()
+        # 16-bit indices are stored unsigned, which torch cannot index with.
+        copy[rows, self.columns.to(torch.int64)] = self.values.to(matrix.dtype) if value is None else value
+        return copy
+
+
+def half(tensor: torch.Tensor) -> torch.Tensor:
+    """In 16 bits: bfloat16 where that loses nothing or float16 could overflow, else float16."""
+    if not tensor.is_floating_point():
+        return tensor
+    brain = tensor.to(torch.bfloat16)
+    exact = torch.equal(brain.to(tensor.dtype), tensor)
+    small = tensor.abs().max() <= torch.finfo(torch.float16).max if tensor.numel() else True
+    return brain if exact or not small else tensor.to(torch.float16)

@@ -1,0 +1,156 @@
+"""A linear layer that runs from a checkpoint's codes: on torch's int4 kernels where they are faster, else on dequantized weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from laaciq.planning import TensorPlan
+from laaciq.quantization.grid import Grid, QuantizedMatrix, symmetric_levels
+from laaciq.quantization.kept import KeptWeights
+from laaciq.quantization.packing import pack, packed_bytes, unpack
+
+# torch's int4 kernels know these groups, and tiles of so many outputs and inputs.
+_KERNEL_GROUPS = (32, 64, 128, 256)
+_OUTPUT_TILE, _INPUT_TILES = 32, 2
+
+
+def stored_tensors(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:
+    """What a checkpoint holds of one matrix, by the name of the layer's buffer."""
+    grid, kept = quantized.grid, quantized.kept
+    parts = {"codes": pack(quantized.codes, plan.bits), "scales": grid.scales}
+    if grid.zeros is not None:
+        parts["zeros"] = pack(grid.zeros, plan.bits)
+    if quantized.tables is not None:
+        parts["table_scales"] = quantized.tables
+    if kept is not None:
+        parts |= {"kept_counts": kept.counts, "kept_columns": kept.columns, "kept_values": kept.values}
+    return {name: tensor.cpu().contiguous() for name, tensor in parts.items()}
+
+
+def read_stored(parts: dict[str, torch.Tensor], plan: TensorPlan) -> QuantizedMatrix:
+    """The inverse of `stored_tensors`."""
+    zeros = unpack(parts["zeros"], plan.bits, plan.grid_shape) if "zeros" in parts else None
+    kept = None
+    if "kept_values" in parts:
+        kept = KeptWeights(parts["kept_counts"], parts["kept_columns"], parts["kept_values"])
+    codes = unpack(parts["codes"], plan.bits, plan.shape)
+    return QuantizedMatrix(codes, Grid(parts["scales"], zeros), kept, parts.get("table_scales"))
+
+
+def part_shapes(plan: TensorPlan) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of every part that a checkpoint must hold for this plan; 16-bit floats may also be bfloat16."""
+    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        "codes": ((packed_bytes(plan.weights, plan.bits),), torch.uint8),
+        "scales": (plan.grid_shape, torch.float16),
+    }
+    if not plan.symmetric:
+        shapes["zeros"] = ((packed_bytes(plan.groups, plan.bits),), torch.uint8)
+    if plan.tables:
+        shapes["table_scales"] = ((plan.tables, *plan.grid_shape), torch.float16)
+    if plan.kept:
+        shapes["kept_counts"] = ((plan.shape[0],), torch.int32)
+        shapes["kept_columns"] = ((plan.kept,), torch.uint16)
+        shapes["kept_values"] = ((plan.kept,), torch.float16)
+    return shapes
+
+
+def runs_on_int4(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> bool:
+    """Only bfloat16 is fast on torch's int4 kernels, and only these shapes fit."""
+    modern = device.type == "cpu" or (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0))
+    outputs, inputs = plan.shape
+    fits = plan.group_inputs in _KERNEL_GROUPS and inputs % plan.group_inputs == 0 and plan.group_size != "tensor"
+    tiled = outputs % _OUTPUT_TILE == 0 and inputs % (16 * _INPUT_TILES) == 0
+    return modern and dtype == torch.bfloat16 and plan.bits == 4 and not plan.kept and fits and tiled
+
+
+class QuantizedLinear(nn.Module):
+    """y = x·Wᵀ + b with W stored as codes. Stands for an `nn.Linear` or a `Conv1D` alike."""
+
+    codes: torch.Tensor
+    bias: nn.Parameter | None
+    dequantized: torch.Tensor | None
+    kernel_codes: torch.Tensor | None
+
+    def __init__(self, plan: TensorPlan, *, bias: bool, brain_floats: frozenset[str] = frozenset()) -> None:
+        """`brain_floats` names the parts that are stored in bfloat16."""
+        super().__init__()
+        self.plan = plan
+        for name, (shape, dtype) in part_shapes(plan).items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.bfloat16 if name in brain_floats else dtype))
+        self.bias = nn.Parameter(torch.zeros(plan.shape[0]), requires_grad=False) if bias else None
+        self.table: int | None = None
+        self.register_buffer("dequantized", None, persistent=False)
+        self.register_buffer("kernel_codes", None, persistent=False)
+        # Scales and zeros in the kernel's layout, by table; None is the shared one.
+        self.kernel_grids: dict[int | None, torch.Tensor] = {}
+        self.prepared_for: tuple[torch.dtype, torch.device] | None = None
+
+    def stored(self) -> QuantizedMatrix:
+        return read_stored({name: self.get_buffer(name) for name in part_shapes(self.plan)}, self.plan)
+
+    @property
+    def on_int4(self) -> bool:
+        return self.kernel_codes is not None
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """Some models ask a layer's weight for its type; on int4 kernels there is nothing more to see."""
+        if self.dequantized is not None:
+            return self.dequantized
+        return torch.empty(0, dtype=torch.bfloat16 if self.on_int4 else torch.float32, device=self.codes.device)
+
+    def use(self, table: int | None) -> None:
+        """Switch to the scales of a table. On int4 kernels this copies no weights; else they are dequantized again."""
+        table = table if self.plan.tables else None
+        if table == self.table:
+            return
+        self.table = table
+        if self.dequantized is not None:
+            self.dequantized.copy_(self.stored().dequantize(self.plan, table))
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """Get ready to compute in `dtype` where the layer lies now."""
+        device = self.codes.device
+        if (dtype, device) == self.prepared_for:
+            return
+        quantized = self.stored()
+        self.dequantized, self.kernel_codes, self.kernel_grids = None, None, {}
+        if runs_on_int4(self.plan, dtype, device):
+            self.kernel_codes = _kernel_codes(quantized.codes)
+            for table in (None, *range(self.plan.tables)):
+                scales = quantized.grid.scales if table is None or quantized.tables is None else quantized.tables[table]
+                self.kernel_grids[table] = _kernel_grid(scales, quantized.grid.zeros)
+        else:
+            self.dequantized = quantized.dequantize(self.plan, self.table).to(dtype)
+        self.prepared_for = (dtype, device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.prepare(x.dtype)
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        if self.kernel_codes is None:
+            return functional.linear(x, self.weight, bias)
+        product = _int4_product(x.reshape(-1, x.shape[-1]), self.kernel_codes, self.kernel_grids[self.table], self.plan)
+        y = product.reshape(*x.shape[:-1], self.plan.shape[0])
+        return y if bias is None else y + bias
+
+
+def _kernel_codes(codes: torch.Tensor) -> torch.Tensor:
+    if codes.device.type == "cpu":
+        return torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32), _INPUT_TILES)
+    pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
+    return torch.ops.aten._convert_weight_to_int4pack(pairs.contiguous(), _INPUT_TILES)
+
+
+def _kernel_grid(scales: torch.Tensor, zeros: torch.Tensor | None) -> torch.Tensor:
+    """(groups, outputs, 2): the kernels compute w = (c − 8)·s + z, with z a float."""
+    middle = 8 - (symmetric_levels(4) if zeros is None else zeros.float())
+    both = torch.stack([scales.float(), scales.float() * middle], dim=-1)
+    return both.transpose(0, 1).contiguous().to(torch.bfloat16)
+
+
+def _int4_product(x: torch.Tensor, codes: torch.Tensor, grid: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
+    on_cpu = x.device.type == "cpu"
+    kernel = torch.ops.aten._weight_int4pack_mm_for_cpu if on_cpu else torch.ops.aten._weight_int4pack_mm
+    return kernel(x.contiguous(), codes, plan.group_inputs, grid)

@@ -1,0 +1,79 @@
+"""Matrices by their plans: what is kept, the grid of the rest, the codes, the tables of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from laaciq.errors import BrokenModel
+from laaciq.models import LanguageModel, LinearLayer
+from laaciq.planning import Plan, TensorPlan
+from laaciq.quantization.calibration import Calibration, TensorCalibration
+from laaciq.quantization.grid import QuantizedMatrix, group, ungroup
+from laaciq.quantization.kept import KeptWeights
+from laaciq.quantization.refit import refit_scales
+from laaciq.quantization.thresholds import fit_grid
+
+# For the second moments that tables need; a model whose moments do not fit is passed over once for every part of it that does.
+MOMENT_BYTES = 2**31
+
+
+def quantize_matrix(
+    matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibration | None = None
+) -> QuantizedMatrix:
+    """Codes of `matrix`, (outputs, inputs). Kept weights count as zero for the grid of the others: that is what keeping them is for."""
+    matrix = matrix.detach().float()
+    kept = None
+    rest = matrix
+    if plan.kept:
+        saliency = matrix.abs()
+        if plan.keep_by == "saliency" and calibration is not None:
+            saliency = saliency * calibration.mean_squares.mean(0).sqrt()
+        kept = KeptWeights.of(matrix, saliency, plan.kept)
+        rest = kept.put_into(matrix, 0.0)
+    grid = fit_grid(rest, plan, calibration)
+    codes = ungroup(grid.encode(group(rest, plan), plan.bits), plan).to(torch.uint8)
+    return QuantizedMatrix(codes.contiguous(), grid, kept)
+
+
+def quantize_layers(
+    model: LanguageModel, plan: Plan, calibration: Calibration | None = None
+) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
+    """Every tensor that the plan quantizes, one at a time. `calibration` is needed where the plan names languages."""
+    linears = {linear.name: linear for linear in model.anatomy.linears}
+    for tensor in plan.tensors:
+        if tensor.name not in linears or linears[tensor.name].shape != tensor.shape:
+            raise BrokenModel(
+                f"this plan is for another model: {model.folder.name} has no {tensor.shape} {tensor.name}"
+            )
+    chosen = [linears[tensor.name] for tensor in plan.tensors if tensor.quantized]
+    for part in _parts(chosen) if plan.tables else [chosen]:
+        by_table = []
+        if plan.tables and calibration is not None:
+            by_table = [calibration.second_moments(model, part, members) for members in plan.tables]
+        for linear in part:
+            tensor = plan[linear.name]
+            known = (
+                calibration.of(linear.name, plan.languages, model.device) if calibration and plan.languages else None
+            )
+            quantized = quantize_matrix(linear.matrix, tensor, known)
+            if by_table:
+                tables = [refit_scales(linear.matrix, quantized, tensor, moments[linear.name]) for moments in by_table]
+                quantized = replace(quantized, tables=torch.stack(tables))
+            yield tensor, quantized
+
+
+def _parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:
+    """In order, as many at a time as `MOMENT_BYTES` hold the second moments of."""
+    part: list[LinearLayer] = []
+    total = 0
+    for linear in linears:
+        size = 4 * linear.shape[1] ** 2
+        if part and total + size > MOMENT_BYTES:
+            yield part
+            part, total = [], 0
+        part.append(linear)
+        total += size
+    yield part

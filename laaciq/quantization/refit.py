@@ -1,0 +1,84 @@
+"""Scales refitted to a language: given the codes, the best scales have a closed form.
+
+For a row w with units u_g (codes less their zero point, zero outside group g) and the second moments H = E[xxᵀ] of the layer's inputs,
+(Σ_g s_g u_g − w)ᵀ H (Σ_g s_g u_g − w) is least where A s = b, A_gh = u_gᵀ H u_h, b_g = u_gᵀ H w. All groups of a row are solved together,
+because inputs of different groups are correlated.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from laaciq.planning import TensorPlan
+from laaciq.quantization.grid import Grid, QuantizedMatrix, group, ungroup
+
+# Of the mean diagonal of A: keeps scales near the shared ones in directions that the text says nothing about.
+_DAMPENING = 1e-2
+_ROWS = 256
+
+
+def refit_scales(
+    matrix: torch.Tensor, quantized: QuantizedMatrix, plan: TensorPlan, moments: torch.Tensor
+) -> torch.Tensor:
+    """Scales of the plan's `grid_shape`, in their stored type: for every row never worse under `moments` than the shared ones."""
+    wanted = matrix.detach().float()
+    if quantized.kept is not None:
+        # Kept weights are exact; the scales answer for the rest.
+        wanted = quantized.kept.put_into(wanted, 0.0)
+    units = quantized.grid.units(group(quantized.codes, plan), plan.bits)
+    if quantized.kept is not None:
+        units = group(quantized.kept.put_into(ungroup(units, plan), 0.0), plan, filler=0.0)
+    else:
+        units = group(ungroup(units, plan), plan, filler=0.0)
+    if plan.group_size == "tensor":
+        return _refit_one(wanted, units, quantized.grid, plan, moments)
+    pieces = [
+        _refit_rows(wanted[start : start + _ROWS], units[start : start + _ROWS], shared, plan, moments)
+        for start, shared in zip(range(0, len(wanted), _ROWS), quantized.grid.scales.split(_ROWS), strict=True)
+    ]
+    return torch.cat(pieces)
+
+
+def _refit_rows(
+    wanted: torch.Tensor, units: torch.Tensor, shared: torch.Tensor, plan: TensorPlan, moments: torch.Tensor
+) -> torch.Tensor:
+    rows, groups, size = units.shape
+    inputs = plan.shape[1]
+    # (u_g restricted to its own inputs) H, for all inputs on the other side.
+    weighed = torch.zeros(rows, groups, inputs, device=units.device)
+    for g in range(groups):
+        own = slice(g * size, min((g + 1) * size, inputs))
+        weighed[:, g] = units[:, g, : own.stop - own.start] @ moments[own]
+    short = groups * size - inputs
+    padded = torch.nn.functional.pad(weighed, (0, short)).reshape(rows, groups, groups, size)
+    gram = torch.einsum("rghj,rhj->rgh", padded, units).double()
+    gram = (gram + gram.transpose(1, 2)) / 2
+    target = torch.einsum("rgj,rj->rg", weighed, wanted).double()
+    damp = _DAMPENING * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None] + 1e-30
+    start = shared.double()
+    step = torch.linalg.solve(
+        gram + torch.diag_embed(damp.expand_as(start)), (target - (gram @ start[..., None])[..., 0])
+    )
+    refitted = (start + step).to(shared.dtype)
+
+    def loss(scales: torch.Tensor) -> torch.Tensor:
+        s = scales.double()
+        return torch.einsum("rg,rgh,rh->r", s, gram, s) - 2 * (s * target).sum(1)
+
+    better = (loss(refitted) < loss(shared)) & (refitted > 0).all(1)
+    return torch.where(better[:, None], refitted, shared)
+
+
+def _refit_one(
+    wanted: torch.Tensor, units: torch.Tensor, grid: Grid, plan: TensorPlan, moments: torch.Tensor
+) -> torch.Tensor:
+    """One scale for the whole matrix: s = Σ uᵀHw / Σ uᵀHu."""
+    flat = ungroup(units, plan)
+    weighed = (flat @ moments).double()
+    numerator, denominator = (weighed * wanted).sum(), (weighed * flat).sum()
+    refitted = (numerator / denominator.clamp_min(1e-30)).to(grid.scales.dtype).reshape(1, 1)
+
+    def loss(scale: torch.Tensor) -> torch.Tensor:
+        return scale.double() ** 2 * denominator - 2 * scale.double() * numerator
+
+    return torch.where(loss(refitted) < loss(grid.scales), refitted, grid.scales)

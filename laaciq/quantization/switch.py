@@ -1,0 +1,64 @@
+"""Choosing the scales of a language at run time: `with model.language("swa"): model.generate(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from laaciq.corpus import language
+from laaciq.errors import UnknownLanguage
+from laaciq.models import LanguageModel
+from laaciq.planning import Plan
+from laaciq.quantization.layers import QuantizedLinear
+
+
+@contextmanager
+def speaking(model: LanguageModel, code: str) -> Iterator[None]:
+    """Within the block, a model loaded from a checkpoint with tables uses the language's own, if it has one; others are as they are."""
+    switch = getattr(model.module, "language", None)
+    if not isinstance(switch, LanguageSwitch):
+        yield
+        return
+    with switch.using(switch.plan.table_of(code)):
+        yield
+
+
+class LanguageSwitch:
+    """Sets the table of every quantized layer of a model. Without tables in the plan every language has the shared scales."""
+
+    def __init__(self, module: nn.Module, plan: Plan) -> None:
+        self.plan = plan
+        self.table: int | None = None
+        self._layers = [layer for layer in module.modules() if isinstance(layer, QuantizedLinear)]
+
+    @contextmanager
+    def __call__(self, name: str | None) -> Iterator[None]:
+        """Within the block, the scales of that language's cluster; None means the shared ones."""
+        with self.using(None if name is None else self.table_of(name)):
+            yield
+
+    def table_of(self, name: str) -> int | None:
+        """Of a language that the checkpoint has scales for; an error names those that it has."""
+        code = language(name).code
+        table = self.plan.table_of(code)
+        if table is None and self.plan.tables:
+            known = ", ".join(code for members in self.plan.tables for code in members)
+            raise UnknownLanguage(f"this checkpoint has no table for {code}: it has {known}; None gives the shared one")
+        return table
+
+    @contextmanager
+    def using(self, table: int | None) -> Iterator[None]:
+        before = self.table
+        self._set(table)
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _set(self, table: int | None) -> None:
+        if table != self.table:
+            for layer in self._layers:
+                layer.use(table)
+            self.table = table

@@ -1,0 +1,145 @@
+"""Where to clip: the rules that find the grid of every group. Errors are true squared errors of the stored grid, never a noise model's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from laaciq.clipping.formula import FITTED, PUBLISHED, clip_ratio
+from laaciq.planning import TensorPlan
+from laaciq.quantization.calibration import TensorCalibration
+from laaciq.quantization.grid import Grid, extremes, grid_between, group, scale_type, symmetric_levels
+
+# Thresholds tried between a group's root mean square and its largest weight, then between the best one's neighbours.
+SCANNED, REFINED = 14, 4
+# Weights that are searched at a time: what one step reads and writes stays in a core's cache.
+_PIECE = 2**16
+
+# Errors (outputs, groups, inputs of a group) → cost by group.
+Cost = Callable[[torch.Tensor], torch.Tensor]
+
+
+def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibration | None = None) -> Grid:
+    """The grid of every group of `matrix` (float32), by the plan's rule."""
+    groups = group(matrix, plan)
+    low, high = extremes(groups, plan)
+    dtype = scale_type(torch.maximum(-low, high) / symmetric_levels(plan.bits))
+    match plan.clip:
+        case "minmax":
+            return grid_between(low, high, plan, dtype)
+        case "aciq":
+            spread, kurtosis = _moments(groups, plan)
+            return _clipped(low, high, spread * _ratio(kurtosis, plan.bits, published=False), plan, dtype)
+        case "seed":
+            spread, _ = _moments(groups, plan)
+            kurtosis = torch.tensor(_needed(calibration, plan).effective_kurtosis)
+            return _clipped(low, high, spread * _ratio(kurtosis, plan.bits, published=True), plan, dtype)
+        case "mse":
+            return _search(groups, _filling(plan, matrix.device), plan, dtype)
+        case "effective":
+            mean = _needed(calibration, plan).mean_squares.mean(0, keepdim=True)
+            return _search(groups, group(mean, plan, filler=0.0), plan, dtype)
+        case "minimax":
+            return _search(groups, group(_needed(calibration, plan).mean_squares, plan, filler=0.0), plan, dtype)
+
+
+def _needed(calibration: TensorCalibration | None, plan: TensorPlan) -> TensorCalibration:
+    if calibration is None:
+        raise ValueError(f"{plan.name}: rule {plan.clip!r} needs calibration")
+    return calibration
+
+
+def _filling(plan: TensorPlan, device: torch.device) -> torch.Tensor:
+    """Importance one, zero where a short group was filled up."""
+    return group(torch.ones(1, plan.shape[1], device=device), plan, filler=0.0)
+
+
+def _search(groups: torch.Tensor, importance: torch.Tensor, plan: TensorPlan, dtype: torch.dtype) -> Grid:
+    """The grid of least cost Σ_j m_j (w_j − Q(w_j))², for several languages of least largest cost.
+
+    `importance` is m, (languages, groups, inputs of a group).
+    """
+    if plan.group_size == "tensor":
+        return _search_piece(groups, _cost(importance, plan), plan, dtype)
+    rows = max(1, _PIECE // (groups.shape[1] * groups.shape[2]))
+    cost = _cost(importance, plan)
+    pieces = [_search_piece(piece, cost, plan, dtype) for piece in groups.split(rows)]
+    zeros = None if plan.symmetric else torch.cat([p.zeros for p in pieces if p.zeros is not None])
+    return Grid(torch.cat([piece.scales for piece in pieces]), zeros)
+
+
+def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
+    # (groups, inputs of a group, languages), so that every group's errors meet all languages in one product.
+    by_group = importance.permute(1, 2, 0).contiguous()
+
+    def cost(errors: torch.Tensor) -> torch.Tensor:
+        by_language = torch.bmm(errors.transpose(0, 1), by_group)  # (groups, outputs, languages)
+        if plan.group_size == "tensor":
+            return by_language.sum(1, keepdim=True).amax(-1)
+        return by_language.amax(-1).T
+
+    return cost
+
+
+def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: torch.dtype) -> Grid:
+    low, high = extremes(groups, plan)
+    largest = torch.maximum(-low, high)
+    mean_square = groups.square().mean(-1)
+    if plan.group_size == "tensor":
+        mean_square = mean_square.mean(0, keepdim=True)
+    # ln(rms / largest): how far down the scan goes, in equal ratios.
+    span = torch.log((mean_square.sqrt() / largest.clamp_min(1e-30)).clamp(1e-6, 1))
+    best = torch.full_like(span, torch.inf)
+    where = torch.zeros_like(span)
+    grid = grid_between(low, high, plan, dtype)
+
+    def attempt(place: torch.Tensor) -> None:
+        nonlocal best, where, grid
+        ratio = torch.exp(span * place)
+        tried = grid_between(low * ratio, high * ratio, plan, dtype)
+        errors = tried.decode(tried.encode(groups, plan.bits), plan.bits).sub_(groups).square_()
+        cost_now = cost(errors)
+        better = cost_now < best
+        best, where = torch.where(better, cost_now, best), torch.where(better, place, where)
+        zeros = None if tried.zeros is None or grid.zeros is None else torch.where(better, tried.zeros, grid.zeros)
+        grid = Grid(torch.where(better, tried.scales, grid.scales), zeros)
+
+    for step in range(SCANNED):
+        attempt(torch.full_like(span, step / (SCANNED - 1)))
+    middle = where
+    for step in range(1, REFINED + 1):
+        offset = (2 * step / (REFINED + 1) - 1) / (SCANNED - 1)
+        attempt((middle + offset).clamp(0, 1))
+    return grid
+
+
+def _moments(groups: torch.Tensor, plan: TensorPlan) -> tuple[torch.Tensor, torch.Tensor]:
+    """σ and κ by group, of the weights that are really there."""
+    real = _filling(plan, groups.device)[0]
+    axes = (0, 2) if plan.group_size == "tensor" else (2,)
+    count = (real.expand_as(groups)).sum(axes)
+
+    def mean(values: torch.Tensor) -> torch.Tensor:
+        return (values * real).sum(axes) / count
+
+    centre = mean(groups)
+    deviation = groups - (centre if plan.group_size == "tensor" else centre[..., None])
+    variance = mean(deviation.square())
+    kurtosis = mean(deviation.pow(4)) / variance.square().clamp_min(1e-38) - 3
+    shape = plan.grid_shape if plan.group_size == "tensor" else variance.shape
+    return variance.sqrt().reshape(shape), kurtosis.reshape(shape)
+
+
+def _ratio(kurtosis: torch.Tensor, bits: int, *, published: bool) -> torch.Tensor:
+    """f(κ, B): the published coefficients where there are any and they are asked for, else our fit."""
+    formula = PUBLISHED if published and bits in PUBLISHED else FITTED
+    return torch.as_tensor(clip_ratio(kurtosis.cpu().double().numpy(), bits, formula)).float().to(kurtosis.device)
+
+
+def _clipped(
+    low: torch.Tensor, high: torch.Tensor, threshold: torch.Tensor, plan: TensorPlan, dtype: torch.dtype
+) -> Grid:
+    """The grid of ±α, no wider than the weights themselves."""
+    threshold = threshold.to(low.device)
+    return grid_between(torch.maximum(low, -threshold), torch.minimum(high, threshold), plan, dtype)

@@ -1,0 +1,55 @@
+"""Quantized twins of a model: simulated weights, exactly what checkpoints mean, for each language the ones that serve it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from laaciq.models import LanguageModel
+from laaciq.planning import Plan, PlanSet
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.checkpoint import apply_checkpoint
+from laaciq.quantization.kept import half
+from laaciq.quantization.matrices import quantize_layers
+
+
+@dataclass
+class Twins:
+    """One copy of `original`, which takes on the weights of a language's checkpoint and table when asked. `root` holds the checkpoints."""
+
+    original: LanguageModel
+    plans: PlanSet
+    root: Path
+    _copy: LanguageModel | None = None
+    _wears: tuple[str, int | None] | None = field(default=None)
+
+    def speaking(self, language: str) -> LanguageModel:
+        """The twin as it serves the language; the next call changes it."""
+        name = self.plans.serving(language)
+        wanted = (name, self.plans.plans[name].table_of(language))
+        if self._copy is None:
+            self._copy = twin_of(self.original)
+        if self._wears != wanted:
+            self._wears = None
+            apply_checkpoint(self._copy, self.plans.folders(self.root)[name], table=wanted[1])
+            self._wears = wanted
+        return self._copy
+
+
+@torch.no_grad()
+def simulate(original: LanguageModel, twin: LanguageModel, plan: Plan, calibration: Calibration | None = None) -> None:
+    """Give the twin the weights that a checkpoint by this plan would mean, with the shared scales, without writing one."""
+    targets = {linear.name: linear.matrix for linear in twin.anatomy.linears}
+    stored = dict(original.module.named_parameters())
+    for name, parameter in twin.module.named_parameters():
+        parameter.copy_(half(stored[name]))
+    for tensor, quantized in quantize_layers(original, plan, calibration):
+        targets[tensor.name].copy_(quantized.dequantize(tensor))
+
+
+def twin_of(original: LanguageModel) -> LanguageModel:
+    """A copy with weights of its own."""
+    return replace(original, module=copy.deepcopy(original.module))
