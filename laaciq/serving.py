@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 
-from laaciq.corpus import language
-from laaciq.corpus.identification import LanguageIdentifier
+from laaciq.corpus.identification import CLOSE_LANGUAGES, LanguageIdentifier
 from laaciq.errors import BadOption
+from laaciq.planning import Plan
 from laaciq.quantization.switch import LanguageSwitch
 
 
@@ -26,6 +27,8 @@ def generate(
     `languages` is one language for all prompts, or one each; None detects them. A mixed batch is split by table. What is detected as
     a language without a table, or not detected, uses the shared scales; a declared language without a table is an error.
     """
+    if isinstance(prompts, str):
+        raise BadOption(f"prompts are a list, not one text: give [{prompts[:20]!r}]")
     switch = getattr(model, "language", None)
     if not isinstance(switch, LanguageSwitch):
         raise BadOption("this model was not loaded from a laaciq checkpoint: use its own generate")
@@ -45,14 +48,29 @@ def _tables(switch: LanguageSwitch, prompts: Sequence[str], languages: Sequence[
     if languages is not None:
         if len(languages) != len(prompts):
             raise BadOption(f"{len(languages)} languages for {len(prompts)} prompts: give one each, or one for all")
-        return [switch.table_of(language(name).code) for name in languages]
+        return [switch.table_of(name) for name in languages]
     if not switch.plan.tables:
         return [None] * len(prompts)
-    identifier = LanguageIdentifier()
-    return [switch.plan.table_of(code) if (code := identifier.likeliest(prompt)) else None for prompt in prompts]
+    return [_detected_table(switch.plan, prompt) for prompt in prompts]
 
 
-@torch.inference_mode()
+def _detected_table(plan: Plan, prompt: str) -> int | None:
+    """Of the likeliest language or, if that has none, of one that the identifier does not tell from it: Indonesian may look Malay."""
+    code = _identifier().likeliest(prompt)
+    if code is None:
+        return None
+    close = next((group for group in CLOSE_LANGUAGES if code in group), set())
+    tables = [plan.table_of(own) for own in (code, *sorted(close))]
+    return next((table for table in tables if table is not None), None)
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    return LanguageIdentifier()
+
+
+# Not inference mode: what layers make ready within it could not be used outside.
+@torch.no_grad()
 def _continue(model: Any, tokenizer: Any, prompts: list[str], options: dict[str, Any]) -> list[str]:
     """Prompts of different lengths are padded on the left, so that each ends where its continuation begins."""
     if tokenizer.pad_token is None:

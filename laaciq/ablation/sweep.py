@@ -20,6 +20,7 @@ from laaciq.evaluation import Disparity, Estimate, Evaluation, Measurement, Summ
 from laaciq.models import LanguageModel
 from laaciq.options import BITS, Bits, GroupSize, MeasureOptions, Options, QuantizeOptions
 from laaciq.planning import Plan, find_method, make_plans
+from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.twins import simulate, twin_of
 
 
@@ -179,7 +180,7 @@ def _measure_all(
 
     @lru_cache(maxsize=1)  # the twin holds one number of bits at a time
     def quantized(bits: int) -> LanguageModel:
-        simulate(model, twin(), plans[bits])
+        simulate(model, twin(), quantize_layers(model, plans[bits]))
         return twin()
 
     def kept(bits: int, code: str, advance: Callable[[int], None]) -> Measurement:

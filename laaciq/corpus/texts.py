@@ -38,6 +38,9 @@ class Passages:
             self, texts=tuple(self.texts[i] for i in chosen), documents=tuple(self.documents[i] for i in chosen)
         )
 
+    def joined(self, other: Passages) -> Passages:
+        return replace(self, texts=self.texts + other.texts, documents=self.documents + other.documents)
+
     def spread(self, most: int) -> Passages:
         """At most so many passages, evenly over the text, so that they are not all of one document."""
         return self.at(range(0, len(self), max(1, -(-len(self) // most))))
@@ -69,6 +72,15 @@ class Texts:
                     f"{self.name} has no text in {language(code).name} ({code}); it has {', '.join(self.languages)}"
                 )
         return replace(self, by_language={code: self.by_language[code] for code in wanted})
+
+    def at(self, positions: Iterable[int]) -> Texts:
+        """Only the passages at these positions, of every language."""
+        chosen = list(positions)
+        return replace(self, by_language={code: p.at(chosen) for code, p in self.by_language.items()})
+
+    def joined(self, other: Texts) -> Texts:
+        """With the passages of another part of the same texts behind."""
+        return replace(self, by_language={code: p.joined(other[code]) for code, p in self.by_language.items()})
 
     def spread(self, most: int) -> Texts:
         """At most so many passages of every language; parallel ones stay aligned."""

@@ -60,8 +60,10 @@ class LanguageModel:
         return dissect(self.module)
 
 
-def load(folder: ModelFolder, *, device: str = "auto", trust_remote_code: bool = False) -> LanguageModel:
-    """Load model and tokenizer. On CPU weights are computed with in float32, elsewhere in the checkpoint's own type."""
+def load(
+    folder: ModelFolder, *, device: str = "auto", dtype: torch.dtype | None = None, trust_remote_code: bool = False
+) -> LanguageModel:
+    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the checkpoint's own type."""
     place = pick_device(device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if folder.gguf_file is not None:
@@ -71,9 +73,9 @@ def load(folder: ModelFolder, *, device: str = "auto", trust_remote_code: bool =
         try:
             config = AutoConfig.from_pretrained(folder.path, **options)
             kind = _kind(config)
-            dtype = torch.float32 if place.type == "cpu" else "auto"
+            own = torch.float32 if place.type == "cpu" else "auto"
             module, info = _AUTO_CLASS[kind].from_pretrained(
-                folder.path, dtype=dtype, output_loading_info=True, **options
+                folder.path, dtype=dtype or own, output_loading_info=True, **options
             )
             tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
         except BrokenModel:

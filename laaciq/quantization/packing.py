@@ -25,9 +25,14 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 def unpack(packed: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch.Tensor:
     """The inverse of `pack`."""
+    count = torch.Size(shape).numel()
+    if 8 % bits == 0:
+        # No code straddles two bytes: nothing wider than a byte is needed.
+        parts = [(packed >> (bits * lane)) & (2**bits - 1) for lane in range(8 // bits)]
+        return torch.stack(parts, dim=-1).reshape(-1)[:count].reshape(shape)
     lanes = packed.reshape(-1, bits).to(torch.int64)
     word = torch.zeros(len(lanes), dtype=torch.int64, device=packed.device)
     for byte in range(bits):
         word |= lanes[:, byte] << (8 * byte)
     codes = torch.stack([(word >> (bits * lane)) & (2**bits - 1) for lane in range(_CODES)], dim=1)
-    return codes.reshape(-1)[: torch.Size(shape).numel()].to(torch.uint8).reshape(shape)
+    return codes.reshape(-1)[:count].to(torch.uint8).reshape(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 from laaciq.corpus import language
@@ -51,14 +52,16 @@ class LanguageSwitch:
     @contextmanager
     def using(self, table: int | None) -> Iterator[None]:
         before = self.table
-        self._set(table)
         try:
+            self._set(table)
             yield
         finally:
             self._set(before)
 
+    # Whatever mode the caller is in, weights that were dequantized in inference mode can be changed in no other.
+    @torch.inference_mode()
     def _set(self, table: int | None) -> None:
-        if table != self.table:
-            for layer in self._layers:
-                layer.use(table)
-            self.table = table
+        self.table = table
+        # Every layer is asked, also where a switch that was interrupted has left them in two minds; one that is there already does nothing.
+        for layer in self._layers:
+            layer.use(table)

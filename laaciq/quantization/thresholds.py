@@ -13,8 +13,8 @@ from laaciq.quantization.grid import Grid, extremes, grid_between, group, scale_
 
 # Thresholds tried between a group's root mean square and its largest weight, then between the best one's neighbours.
 SCANNED, REFINED = 14, 4
-# Weights that are searched at a time: what one step reads and writes stays in a core's cache.
-_PIECE = 2**16
+# Weights that are searched at a time: on a CPU what stays in each core's cache, on an accelerator what keeps it busy.
+_CORE_PIECE, _OTHER_PIECE = 2**15, 2**25
 
 # Errors (outputs, groups, inputs of a group) → cost by group.
 Cost = Callable[[torch.Tensor], torch.Tensor]
@@ -62,7 +62,8 @@ def _search(groups: torch.Tensor, importance: torch.Tensor, plan: TensorPlan, dt
     """
     if plan.group_size == "tensor":
         return _search_piece(groups, _cost(importance, plan), plan, dtype)
-    rows = max(1, _PIECE // (groups.shape[1] * groups.shape[2]))
+    piece = _CORE_PIECE * torch.get_num_threads() if groups.device.type == "cpu" else _OTHER_PIECE
+    rows = max(1, piece // (groups.shape[1] * groups.shape[2]))
     cost = _cost(importance, plan)
     pieces = [_search_piece(piece, cost, plan, dtype) for piece in groups.split(rows)]
     zeros = None if plan.symmetric else torch.cat([p.zeros for p in pieces if p.zeros is not None])
@@ -74,6 +75,9 @@ def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
     by_group = importance.permute(1, 2, 0).contiguous()
 
     def cost(errors: torch.Tensor) -> torch.Tensor:
+        if len(importance) == 1:
+            costs = errors.mul_(importance[0]).sum(-1)
+            return costs.sum(0, keepdim=True) if plan.group_size == "tensor" else costs
         by_language = torch.bmm(errors.transpose(0, 1), by_group)  # (groups, outputs, languages)
         if plan.group_size == "tensor":
             return by_language.sum(1, keepdim=True).amax(-1)

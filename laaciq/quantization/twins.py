@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
 from laaciq.models import LanguageModel
-from laaciq.planning import Plan, PlanSet
-from laaciq.quantization.calibration import Calibration
+from laaciq.planning import PlanSet, TensorPlan
 from laaciq.quantization.checkpoint import apply_checkpoint
+from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import half
-from laaciq.quantization.matrices import quantize_layers
 
 
 @dataclass
@@ -40,14 +40,20 @@ class Twins:
 
 
 @torch.no_grad()
-def simulate(original: LanguageModel, twin: LanguageModel, plan: Plan, calibration: Calibration | None = None) -> None:
-    """Give the twin the weights that a checkpoint by this plan would mean, with the shared scales, without writing one."""
+def simulate(
+    original: LanguageModel,
+    twin: LanguageModel,
+    layers: Iterable[tuple[TensorPlan, QuantizedMatrix]],
+    *,
+    table: int | None = None,
+) -> None:
+    """Give the twin the weights that a checkpoint of these layers would mean, with the shared scales or a table's, without writing one."""
     targets = {linear.name: linear.matrix for linear in twin.anatomy.linears}
     stored = dict(original.module.named_parameters())
     for name, parameter in twin.module.named_parameters():
         parameter.copy_(half(stored[name]))
-    for tensor, quantized in quantize_layers(original, plan, calibration):
-        targets[tensor.name].copy_(quantized.dequantize(tensor))
+    for tensor, quantized in layers:
+        targets[tensor.name].copy_(quantized.dequantize(tensor, table))
 
 
 def twin_of(original: LanguageModel) -> LanguageModel:

@@ -1,5 +1,12 @@
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 import laaciq
 from laaciq.errors import BrokenModel
@@ -8,6 +15,7 @@ from laaciq.options import BITS, MeasureOptions, QuantizeOptions
 from laaciq.planning import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, quantize_matrix, write_checkpoint
+from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.twins import twin_of
 from tests.tiny import ARCHITECTURES, save_tiny
 
@@ -85,3 +93,149 @@ def test_a_plan_for_another_model(tmp_path):
     with pytest.raises(BrokenModel, match="plan is for another model"):
         write_checkpoint(gpt2, plan, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here"))]
+KINDS = [
+    *({"bits": bits} for bits in BITS),
+    {"bits": 3, "symmetric": False, "method": "mse"},
+    {"keep": 5.0, "method": "mse"},
+    {"keep": 1.0, "keep_by": "saliency", "symmetric": False},
+    {"method": "adaptive", "table_overhead": 2.0},
+    {"protect": ("0",), "attention_bits": 8},
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", KINDS, ids=str)
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "bloom", "xglm", "mt5"])
+def test_transformers_loads_what_was_simulated(architecture, options, device, tmp_path):
+    model = load(find_model(save_tiny(architecture, tmp_path / "model")), device=device)
+    plan = quantize(model, tmp_path / "checkpoint", calibrate(model), **options)
+    loaded = load(find_model(tmp_path / "checkpoint"), device=device)
+    assert any(isinstance(layer, QuantizedLinear) for layer in loaded.module.modules())
+    ids = torch.arange(5, 25, device=device)[None]
+    asked = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
+    for table in (None, *range(len(plan.tables))):
+        simulated = twin(model, tmp_path / "checkpoint", table)
+        with torch.inference_mode(), loaded.module.language.using(table):
+            # The same float32 weights in the same products; Conv1D multiplies in another order.
+            torch.testing.assert_close(
+                loaded.module(**asked).logits.float(), simulated.module(**asked).logits.float(), rtol=1e-4, atol=1e-4
+            )
+
+
+def test_a_checkpoint_can_be_saved_again(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint", method="mse", keep=1.0)
+    first = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint")
+    first.save_pretrained(tmp_path / "again")
+    second = AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+    ids = torch.arange(5, 25)[None]
+    with torch.inference_mode():
+        assert torch.equal(first(ids).logits, second(ids).logits)
+
+
+def test_importing_laaciq_before_or_after_transformers_is_enough(tmp_path):
+    """In clean processes, since this one has imported both long ago."""
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint")
+    for imports in ("import laaciq, transformers", "import transformers, laaciq"):
+        code = f"{imports}; m = transformers.AutoModelForCausalLM.from_pretrained({str(tmp_path / 'checkpoint')!r})"
+        code += "; print(type(m.model.layers[0].mlp.up_proj).__name__)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "QuantizedLinear"
+
+
+INT4 = """
+import json, sys, torch, laaciq
+from transformers import AutoModelForCausalLM
+device = sys.argv[2]
+exact = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).to(device)
+fast = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16).to(device)
+ids = torch.arange(5, 17, device=device)[None]
+found = []
+with torch.inference_mode():
+    for table in (None, 0, 1):
+        with exact.language.using(table), fast.language.using(table):
+            a, b = exact(ids).logits, fast(ids).logits.float()
+            codes = [layer.kernel_codes.data_ptr() for layer in fast.modules() if getattr(layer, "on_int4", False)]
+            found.append([((a - b).norm() / a.norm()).item(), codes])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_int4_kernels_compute_the_same_and_a_switch_copies_no_weights(tmp_path, device):
+    """In a process of its own: bfloat16 products kill it on some CPUs unless oneDNN is held back."""
+    shape = {"hidden_size": 128, "intermediate_size": 256, "num_key_value_heads": 4}
+    model = load(find_model(save_tiny("llama", tmp_path / "model", **shape)))
+    quantize(model, tmp_path / "checkpoint", calibrate(model), method="adaptive", group_size=32, table_overhead=1.0)
+    command = [sys.executable, "-c", INT4, str(tmp_path / "checkpoint"), device]
+    held_back = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=held_back)
+    found = json.loads(done.stdout)
+    assert len(found[0][1]) == 14  # all linear layers of two blocks
+    assert found[0][1] == found[1][1] == found[2][1]
+    # bfloat16 has eight bits; errors add up over two blocks.
+    assert all(error < 0.03 for error, _ in found)
+    assert len({error for error, _ in found}) == 3
+
+
+def test_scales_that_are_no_numbers(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint")
+    path = tmp_path / "checkpoint" / WEIGHTS
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.endswith(".scales"))
+    tensors[name][0, 0] = float("nan")
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(BrokenModel, match="NaN or infinite scales"):
+        load(find_model(tmp_path / "checkpoint"))
+    with pytest.raises(BrokenModel, match="NaN or infinite scales"):
+        twin(model, tmp_path / "checkpoint")
+
+
+def test_missing_tensors(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint")
+    path = tmp_path / "checkpoint" / WEIGHTS
+    tensors = load_file(path)
+    del tensors[next(name for name in tensors if name.endswith(".codes"))]
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(BrokenModel, match="half-written"):
+        load(find_model(tmp_path / "checkpoint"))
+    with pytest.raises(BrokenModel, match="half-written"):
+        twin(model, tmp_path / "checkpoint")
+
+
+def test_a_config_for_another_model(tmp_path):
+    quantize(load(find_model(save_tiny("llama", tmp_path / "a"))), tmp_path / "checkpoint")
+    gpt2 = json.loads((save_tiny("gpt2", tmp_path / "b") / "config.json").read_text())
+    config = tmp_path / "checkpoint/config.json"
+    gpt2["quantization_config"] = json.loads(config.read_text())["quantization_config"]
+    config.write_text(json.dumps(gpt2))
+    with pytest.raises(BrokenModel, match="plan is for another model"):
+        load(find_model(tmp_path / "checkpoint"))
+
+
+def test_large_models_are_written_in_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr("laaciq.quantization.checkpoint.SHARD_BYTES", 20_000)
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint", method="mse")
+    assert len(list((tmp_path / "checkpoint").glob("model-*-of-*.safetensors"))) > 2
+    ids = torch.arange(5, 25)[None]
+    with torch.inference_mode():
+        loaded = load(find_model(tmp_path / "checkpoint")).module(ids).logits
+        assert torch.equal(loaded, twin(model, tmp_path / "checkpoint").module(ids).logits)
+
+
+def test_second_moments_in_parts_are_the_same(tmp_path, monkeypatch):
+    """A model too large for one pass is passed over several times."""
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    known = calibrate(model)
+    for name in ("whole", "parts"):
+        quantize(model, tmp_path / name, known, method="adaptive", table_overhead=2.0)
+        monkeypatch.setattr("laaciq.quantization.matrices.MOMENT_BYTES", 10_000)
+    whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)

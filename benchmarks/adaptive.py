@@ -1,0 +1,209 @@
+"""What language tables cost at run time: the reference model's adaptive checkpoint with its tables, beside itself without them.
+
+    python benchmarks/adaptive.py
+    OMP_NUM_THREADS=1 python benchmarks/adaptive.py     # where other programs use the same cores
+    python benchmarks/adaptive.py --json
+
+A batch of prompts in one language, and one in several whose languages have different tables, are continued by `laaciq.generate` with
+declared and with detected languages, and by the model's own `generate` with the shared scales; the mixed batch also language by language
+with the shared scales, which tells the cost of splitting it from that of tables. All take turns in one process, and ratios are of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels are only handed
+another table. Every data type has a process of its own, because bfloat16 may need a setting before torch is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Some processors announce instructions in bfloat16 that they do not have; oneDNN must not use them.
+SAFE = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+DTYPES = ("float32", "bfloat16")
+LANGUAGES = ("eng", "swa", "hin", "tam")
+# Room for a table each, and little text: how good the tables are makes no difference to time.
+TABLE_OVERHEAD, PASSAGES = 1.0, 24
+PROMPTS, NEW_TOKENS, ROUNDS = 8, 32, 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--new-tokens", type=int, default=NEW_TOKENS)
+    parser.add_argument("--measure", nargs=2, metavar=("CHECKPOINT", "DTYPE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        folder, dtype = options.measure
+        found = measure(Path(folder), dtype, options.prompts, options.new_tokens, options.rounds)
+        print(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        _make(checkpoint, Path(folder) / "texts")
+        results = [_measure_apart(checkpoint, dtype, options) for dtype in DTYPES]
+    if options.json:
+        print(json.dumps(results, indent=1))
+    else:
+        print("\n\n".join(map(_table, results)))
+
+
+def _make(checkpoint: Path, texts: Path) -> None:
+    import laaciq
+
+    chosen = laaciq.read_split().calibration.select(LANGUAGES).spread(PASSAGES)
+    texts.mkdir()
+    for code, passages in chosen.by_language.items():
+        (texts / f"{code}.txt").write_text("\n".join(passages.texts), encoding="utf-8")
+    laaciq.quantize(out=checkpoint, method="adaptive", texts=texts, table_overhead=TABLE_OVERHEAD)
+
+
+def _measure_apart(checkpoint: Path, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+    words = ["--rounds", options.rounds, "--prompts", options.prompts, "--new-tokens", options.new_tokens]
+    command = [sys.executable, __file__, *map(str, words), "--measure", str(checkpoint), dtype]
+    child = subprocess.run(command, env=SAFE | os.environ, stdout=subprocess.PIPE, text=True, check=False)
+    if child.returncode:
+        sys.exit(f"measuring in {dtype} failed with status {child.returncode}")
+    return json.loads(child.stdout)
+
+
+def measure(checkpoint: Path, dtype: str, prompts: int, new_tokens: int, rounds: int) -> dict[str, Any]:
+    import torch
+    import transformers
+
+    import laaciq
+    from laaciq.quantization.layers import QuantizedLinear
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype)).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    layers = [layer for layer in model.modules() if isinstance(layer, QuantizedLinear)]
+    asked = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
+
+    def without(texts: list[str]) -> None:
+        batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
+        tokenizer.batch_decode(model.generate(**batch, **asked))
+
+    cases: dict[tuple[str, str], Callable[[], object]] = {}
+    for batch, codes in _batches(prompts).items():
+        texts = _prompts(codes)
+        cases[batch, "without tables"] = lambda texts=texts: without(texts)
+        if len(set(codes)) > 1:
+            parts = [[t for t, own in zip(texts, codes, strict=True) if own == code] for code in dict.fromkeys(codes)]
+            cases[batch, "without, split"] = lambda parts=parts: [without(part) for part in parts]
+        cases[batch, "declared"] = lambda texts=texts, codes=codes: laaciq.generate(
+            model, tokenizer, texts, languages=codes, **asked
+        )
+        cases[batch, "detected"] = lambda texts=texts: laaciq.generate(model, tokenizer, texts, **asked)
+    seconds = _in_turn(cases, rounds)
+    detector = _detector_seconds(_prompts(_batches(prompts)["mixed"]))
+    return {
+        "dtype": dtype,
+        "threads": torch.get_num_threads(),
+        "prompts": prompts,
+        "new_tokens": new_tokens,
+        "rounds": rounds,
+        "tables": model.language.plan.tables,
+        "int4_layers": sum(layer.on_int4 for layer in layers),
+        "layers": len(layers),
+        "latency": [
+            {
+                "batch": batch,
+                "languages": how,
+                "seconds": own,
+                "ratio": own / seconds[batch, "without tables"],
+            }
+            for (batch, how), own in seconds.items()
+        ],
+        "switch": _switch_cost(model, layers),
+        "detector": {"seconds": detector, "share": detector / seconds["mixed", "detected"]},
+    }
+
+
+def _batches(prompts: int) -> dict[str, list[str]]:
+    """The language of every prompt."""
+    return {"one language": ["swa"] * prompts, "mixed": [LANGUAGES[k % len(LANGUAGES)] for k in range(prompts)]}
+
+
+def _prompts(codes: list[str]) -> list[str]:
+    """Beginnings of test passages, all different and about equally long."""
+    import laaciq
+
+    test = laaciq.read_split().test
+    return [test[code].texts[k][:60] for k, code in enumerate(codes)]
+
+
+def _in_turn(cases: dict[tuple[str, str], Callable[[], object]], rounds: int) -> dict[tuple[str, str], float]:
+    """Median seconds of each; the first round is a warm-up."""
+    taken: dict[tuple[str, str], list[float]] = {case: [] for case in cases}
+    for _ in range(1 + rounds):
+        for case, work in cases.items():
+            taken[case].append(_seconds(work))
+    return {case: statistics.median(own[1:]) for case, own in taken.items()}
+
+
+def _switch_cost(model: Any, layers: list[Any]) -> dict[str, Any]:
+    """Of one switch from table to table, and whether any kernel's weights lie elsewhere or read otherwise after it."""
+    tables = range(len(model.language.plan.tables))
+    codes = [layer.kernel_codes for layer in layers if layer.on_int4]
+    before = [(own.data_ptr(), own.clone()) for own in codes]
+    taken = []
+    for table in [*tables, *tables, *tables]:
+        began = time.perf_counter()
+        with model.language.using(table):
+            taken.append(time.perf_counter() - began)
+            now = [layer.kernel_codes for layer in layers if layer.on_int4]
+            copied = any(
+                own.data_ptr() != place or not own.equal(held) for own, (place, held) in zip(now, before, strict=True)
+            )
+            if copied:
+                sys.exit("a switch of tables touched the weights of the int4 kernels: it must copy none")
+    return {"seconds": statistics.median(taken), "copies_kernel_weights": False if codes else None}
+
+
+def _detector_seconds(texts: list[str]) -> float:
+    from laaciq.corpus.identification import LanguageIdentifier
+
+    identifier = LanguageIdentifier()
+    return statistics.median(_seconds(lambda: [identifier.likeliest(text) for text in texts]) for _ in range(5))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _table(found: dict[str, Any]) -> str:
+    path = f"{found['int4_layers']} of {found['layers']} layers on int4 kernels"
+    switch, detector = found["switch"], found["detector"]
+    tables = "; ".join(" ".join(members) for members in found["tables"])
+    lines = [
+        f"{found['dtype']} on {found['threads']} threads, {path}, {found['prompts']} prompts, {found['new_tokens']} new "
+        f"tokens each, medians of {found['rounds']} rounds; tables: {tables}",
+        f"{'batch':<14}{'languages':<16}{'seconds':>8}{'ratio':>8}",
+    ]
+    lines += [
+        f"{own['batch']:<14}{own['languages']:<16}{own['seconds']:>8.3f}{own['ratio']:>8.2f}"
+        for own in found["latency"]
+    ]
+    copies = "" if switch["copies_kernel_weights"] is None else " (no weights copied)"
+    lines.append(f"one switch of tables: {1000 * switch['seconds']:.2f} ms{copies}")
+    lines.append(
+        f"detecting {found['prompts']} languages: {1000 * detector['seconds']:.2f} ms, "
+        f"{100 * detector['share']:.2f} % of the mixed batch"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

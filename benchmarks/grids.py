@@ -1,0 +1,219 @@
+"""How fast our grid search is, beside HQQ and llmcompressor's MSE observer on the same matrices, and how close each comes to the weights.
+
+    python3 -m venv .venv-peers
+    .venv-peers/bin/pip install -r benchmarks/peers.txt -e .
+    .venv-peers/bin/python benchmarks/grids.py
+    .venv-peers/bin/python benchmarks/grids.py --bits 3 --group-size 128 --rounds 5 --json
+
+That environment is not `constraints.txt`'s: llmcompressor wants an older transformers. A peer that is missing is a row that says so.
+
+All run in one process on one thread, in turn, after a warm-up. Timed is the way from float32 weights to codes, without packing; speed is by
+CPU time, so that other programs on the machine count as little as they can, and the median of the rounds. The error is Σ(w − Q(w))² / Σw².
+Ours is with scales rounded to the 16 bits that are stored; the peers' scales and zero points stay in float32, which favours them.
+A peer's ratio is the speed of our `mse` rule on the same kind of grid, symmetric or affine, over the peer's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from laaciq.options import BITS
+from laaciq.planning import TensorPlan
+from laaciq.planning.methods import Clip
+from laaciq.quantization import quantize_matrix
+from laaciq.quantization.calibration import TensorCalibration
+
+SHAPES = [(1024, 1024), (4096, 1024)]
+# Of weights in a model: HQQ's iteration depends on it.
+SPREAD = 0.02
+LANGUAGES = 8
+RATIO_TARGET = 1.0
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`quantize` is what is timed; `dequantize` makes weights of what it returns. `bits_per_weight` counts scales and zero points."""
+
+    name: str
+    symmetric: bool
+    bits_per_weight: float
+    quantize: Callable[[torch.Tensor], Any]
+    dequantize: Callable[[Any], torch.Tensor]
+    ours: bool = False
+
+
+@dataclass
+class Row:
+    matrix: str
+    name: str
+    symmetric: bool
+    bits_per_weight: float
+    weights_per_second: float
+    relative_error: float
+    ratio: float | None = None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bits", type=int, choices=BITS, default=4)
+    parser.add_argument("--group-size", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    options = parser.parse_args()
+    if any(inputs % options.group_size for _, inputs in SHAPES):
+        parser.error(f"--group-size {options.group_size} does not divide the matrices' inputs: HQQ needs that")
+
+    torch.set_num_threads(1)
+    # llmcompressor logs to what standard output is when it is imported.
+    with contextlib.redirect_stdout(sys.stderr):
+        peers, missing = _peers(options.bits, options.group_size)
+    rows: list[Row] = []
+    for name, matrix in _matrices():
+        contenders = _ours(matrix.shape, options.bits, options.group_size) + peers
+        rows += _with_ratios(_measure(name, matrix, contenders, options.rounds), contenders)
+    if options.json:
+        print(json.dumps({**vars(options), "rows": [asdict(row) for row in rows], "missing": missing}, indent=2))
+    else:
+        print(f"{options.bits} bits, groups of {options.group_size}, {options.rounds} rounds on one thread\n")
+        _print_table(rows, missing)
+
+
+def _matrices() -> list[tuple[str, torch.Tensor]]:
+    random = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=random)
+
+    found = []
+    for outputs, inputs in SHAPES:
+        found.append((f"Gaussian {outputs}×{inputs}", SPREAD * normal(outputs, inputs)))
+        # Five degrees of freedom: κ = 6, a heavy tail.
+        tails = normal(outputs, inputs) / normal(5, outputs, inputs).square().mean(0).sqrt()
+        found.append((f"Student t(5) {outputs}×{inputs}", SPREAD * tails))
+    return found
+
+
+def _ours(shape: torch.Size, bits: int, group_size: int) -> list[Contender]:
+    mean_squares = torch.randn(LANGUAGES, shape[1], generator=torch.Generator().manual_seed(1)).exp()
+    calibration = TensorCalibration(mean_squares / mean_squares.mean(1, keepdim=True), effective_kurtosis=0.0)
+
+    def contender(clip: Clip, symmetric: bool) -> Contender:
+        outputs, inputs = shape
+        plan = TensorPlan(
+            name="w", shape=(outputs, inputs), bits=bits, group_size=group_size, symmetric=symmetric, clip=clip
+        )
+        name = f"ours, {clip}" + (f" of {LANGUAGES} languages" if clip == "minimax" else "")
+        return Contender(
+            name,
+            symmetric,
+            plan.stored_bits / plan.weights,
+            lambda matrix: quantize_matrix(matrix, plan, calibration),
+            lambda quantized: quantized.dequantize(plan),
+            ours=True,
+        )
+
+    return [contender("minmax", True), contender("mse", True), contender("mse", False), contender("minimax", True)]
+
+
+def _peers(bits: int, group_size: int) -> tuple[list[Contender], dict[str, str]]:
+    """Those that are installed, and of the others why they are not measured."""
+    found: list[Contender] = []
+    missing: dict[str, str] = {}
+    for name, peer in (("HQQ", _hqq), ("llmcompressor, mse", _llmcompressor)):
+        try:
+            found.append(peer(name, bits, group_size))
+        except ImportError as error:
+            missing[name] = str(error)
+    return found, missing
+
+
+def _hqq(name: str, bits: int, group_size: int) -> Contender:
+    from hqq.core.quantize import Quantizer
+
+    def quantize(matrix: torch.Tensor) -> Any:
+        return Quantizer.quantize(
+            matrix, nbits=bits, group_size=group_size, optimize=True, axis=1, bitpack=False, device="cpu"
+        )
+
+    def dequantize(quantized: Any) -> torch.Tensor:
+        codes, meta = quantized
+        return Quantizer.dequantize(codes, {**meta, "compute_dtype": torch.float32})
+
+    # Its zero point is no integer: 16 bits, as the scale.
+    return Contender(name, False, bits + 32 / group_size, quantize, dequantize)
+
+
+def _llmcompressor(name: str, bits: int, group_size: int) -> Contender:
+    import compressed_tensors.quantization as tensors
+    from llmcompressor.observers import Observer
+
+    scheme = tensors.QuantizationArgs(
+        num_bits=bits, type="int", symmetric=True, strategy="group", group_size=group_size, observer="mse"
+    )
+
+    def quantize(matrix: torch.Tensor) -> Any:
+        observer = Observer.load_from_registry("mse", base_name="weight", args=scheme)
+        grid = observer(matrix).get_qparams()
+        return tensors.quantize(matrix, grid["scale"], grid["zero_point"], scheme, dtype=torch.int8), grid["scale"]
+
+    def dequantize(quantized: Any) -> torch.Tensor:
+        codes, scales = quantized
+        return tensors.dequantize(codes, scales, args=scheme, dtype=torch.float32)
+
+    return Contender(name, True, bits + 16 / group_size, quantize, dequantize)
+
+
+def _measure(name: str, matrix: torch.Tensor, contenders: list[Contender], rounds: int) -> list[Row]:
+    errors = [_relative_error(contender, matrix) for contender in contenders]  # the warm-up too
+    seconds: list[list[float]] = [[] for _ in contenders]
+    for _ in range(rounds):
+        for contender, taken in zip(contenders, seconds, strict=True):
+            began = time.process_time()
+            contender.quantize(matrix)
+            taken.append(time.process_time() - began)
+    return [
+        Row(name, c.name, c.symmetric, c.bits_per_weight, matrix.numel() / statistics.median(taken), error)
+        for c, taken, error in zip(contenders, seconds, errors, strict=True)
+    ]
+
+
+def _relative_error(contender: Contender, matrix: torch.Tensor) -> float:
+    back = contender.dequantize(contender.quantize(matrix))
+    return float((back - matrix).double().square().sum() / matrix.double().square().sum())
+
+
+def _with_ratios(rows: list[Row], contenders: list[Contender]) -> list[Row]:
+    mse = {row.symmetric: row.weights_per_second for row in rows if row.name == "ours, mse"}
+    for row, contender in zip(rows, contenders, strict=True):
+        row.ratio = None if contender.ours else mse[row.symmetric] / row.weights_per_second
+    return rows
+
+
+def _print_table(rows: list[Row], missing: dict[str, str]) -> None:
+    print(f"{'matrix':24}{'search':32}{'grid':12}{'bits/weight':>12}{'M weights/s':>13}{'ours/peer':>11}{'error':>10}")
+    for row in rows:
+        kind = "symmetric" if row.symmetric else "affine"
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        speed = f"{row.weights_per_second / 1e6:.1f}"
+        print(
+            f"{row.matrix:24}{row.name:32}{kind:12}{row.bits_per_weight:12.2f}{speed:>13}{ratio:>11}{row.relative_error:10.5f}"
+        )
+    for name, reason in missing.items():
+        print(f"{'':24}{name:32}not measured: {reason}")
+    against_hqq = [row.ratio for row in rows if row.name == "HQQ" and row.ratio is not None]
+    if against_hqq:
+        print(f"\nours/HQQ at least {min(against_hqq):.2f} (target {RATIO_TARGET:g})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""`laaciq bench`: speed and memory of a quantized checkpoint beside its original."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from laaciq.benchmark import BenchOptions
+from laaciq.cli import options as shared
+
+if TYPE_CHECKING:
+    from laaciq.benchmark import Bench, Kernels
+
+
+@shared.options_of(BenchOptions)
+def bench(
+    checkpoint: Annotated[str, typer.Argument(help="The quantized model.")],
+    against: Annotated[
+        str | None, typer.Option(help="The original model; by default what the run that wrote it was given.")
+    ] = None,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **options: Any,
+) -> None:
+    """Measure tokens a second and memory of a quantized checkpoint beside its original."""
+    from laaciq.benchmark import bench as measure
+    from laaciq.engine.progress import Bars
+
+    found = measure(checkpoint, against=against, device=device, progress=Bars(), **options)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+    else:
+        Console().print(bench_table(found))
+
+
+def bench_table(found: Bench) -> RenderableType:
+    asked = found.options
+    threads = f", {found.threads} threads" if found.device == "cpu" else ""
+    title = f"{found.original.model} → {found.quantized.model}: {found.dtype} on {found.device}{threads}"
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for heading in ("original", "quantized", "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows = (
+        ("prefill, tokens/s", "prefill", 1),
+        ("decoding, tokens/s", "decoding", 1),
+        ("weights in memory, MB", "weight_bytes", 10**6),
+        ("peak on CUDA, MB", "peak_bytes", 10**6),
+    )
+    for label, name, unit in rows:
+        ratio = getattr(found.ratios, name)
+        if ratio is not None:
+            both = (f"{getattr(own, name) / unit:,.1f}" for own in (found.original, found.quantized))
+            table.add_row(label, *both, f"{ratio:.2f}")
+    rounds = (
+        f"Medians of {found.rounds} rounds in turn, batch {asked.batch}, {asked.prompt_tokens} tokens of prompt, "
+        f"{asked.new_tokens} new ones."
+    )
+    return Group(
+        Text(title, style="italic"),
+        table,
+        Text(rounds, style="dim"),
+        *(Text(line) for line in _kernel_lines(found.kernels)),
+    )
+
+
+def _kernel_lines(kernels: Kernels | None) -> list[str]:
+    if kernels is None:
+        return ["Not a laaciq checkpoint: it runs on kernels of its own."]
+    lines = [f"{kernels.int4} layers run on int4 kernels, {kernels.dequantized} on dequantized weights."]
+    lines += [f"{count} dequantized: {reason}." for reason, count in kernels.reasons.items()]
+    if kernels.dequantized:
+        lines.append("Dequantized weights lie in memory beside their codes: they save room on disk alone.")
+    return lines

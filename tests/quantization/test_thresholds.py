@@ -1,0 +1,114 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laaciq.options import BITS
+from laaciq.planning import METHODS, TensorPlan
+from laaciq.quantization import quantize_matrix
+from laaciq.quantization.calibration import TensorCalibration
+
+GROUP = st.sampled_from([8, 64, "channel", "tensor"])
+LANGUAGES = 3
+
+
+def weights(seed, rows=6, columns=70, tails=2.0):
+    """Odd shape, tails from Gaussian to heavy, columns of very different size."""
+    random = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(rows, columns, generator=random)
+    return matrix.sign() * matrix.abs() ** tails * torch.linspace(0.1, 2, columns)
+
+
+def calibration(seed, columns=70):
+    random = torch.Generator().manual_seed(seed + 1)
+    squares = torch.rand(LANGUAGES, columns, generator=random) ** 4
+    return TensorCalibration(squares / squares.mean(1, keepdim=True), effective_kurtosis=1.0)
+
+
+def quantized(matrix, clip, bits, group_size, symmetric, known=None, **more):
+    plan = TensorPlan(
+        name="w", shape=tuple(matrix.shape), bits=bits, group_size=group_size, symmetric=symmetric, clip=clip, **more
+    )
+    return quantize_matrix(matrix, plan, known).dequantize(plan), plan
+
+
+def group_errors(matrix, simulated, plan, squares):
+    """Σ m (w − Q(w))² by language and group."""
+    error = squares[:, None, :] * (matrix - simulated).square()
+    if plan.group_size == "tensor":
+        return error.sum((1, 2))[:, None]
+    padded = torch.nn.functional.pad(error, (0, -matrix.shape[1] % plan.group_inputs))
+    return padded.reshape(len(squares), matrix.shape[0], -1, plan.group_inputs).sum(-1).flatten(1)
+
+
+@given(st.integers(0, 1000), st.sampled_from(BITS), GROUP, st.booleans(), st.floats(1, 4))
+def test_the_optimum_is_never_worse_than_min_max(seed, bits, group_size, symmetric, tails):
+    matrix = weights(seed, tails=tails)
+    ones = torch.ones(1, matrix.shape[1])
+    best, plan = quantized(matrix, "mse", bits, group_size, symmetric)
+    widest, _ = quantized(matrix, "minmax", bits, group_size, symmetric)
+    # In every group, but for what float32 adds up in another order.
+    assert bool((group_errors(matrix, best, plan, ones) <= group_errors(matrix, widest, plan, ones) * (1 + 1e-5)).all())
+
+
+@given(st.integers(0, 1000), st.sampled_from((2, 3, 4)), GROUP, st.booleans())
+def test_minimax_never_leaves_a_language_worse_off_than_the_widest_grid(seed, bits, group_size, symmetric):
+    """In every group its worst language is at most as badly off as under the widest grid, which it tries too."""
+    matrix, known = weights(seed), calibration(seed)
+    fair, plan = quantized(matrix, "minimax", bits, group_size, symmetric, known)
+    worst = group_errors(matrix, fair, plan, known.mean_squares).amax(0)
+    shared, _ = quantized(matrix, "minmax", bits, group_size, symmetric)
+    assert bool((worst <= group_errors(matrix, shared, plan, known.mean_squares).amax(0) * (1 + 1e-5)).all())
+
+
+@given(st.integers(0, 1000), st.sampled_from((2, 3, 4)), st.booleans())
+def test_minimax_worst_error_is_not_above_the_shared_optimum_s(seed, bits, symmetric):
+    """Summed over groups, where one group's fine steps may favour the one or the other by a hair."""
+    matrix, known = weights(seed, rows=32), calibration(seed)
+    fair, plan = quantized(matrix, "minimax", bits, 16, symmetric, known)
+    shared, _ = quantized(matrix, "mse", bits, 16, symmetric)
+    squares = known.mean_squares
+    worst_fair = group_errors(matrix, fair, plan, squares).amax(0).sum()
+    assert worst_fair <= group_errors(matrix, shared, plan, squares).amax(0).sum() * 1.01
+
+
+@given(st.integers(0, 1000), st.sampled_from((2, 3, 4)))
+def test_effective_weights_serve_the_languages_mean(seed, bits):
+    matrix, known = weights(seed, rows=32), calibration(seed)
+    mean = known.mean_squares.mean(0, keepdim=True)
+    weighed, plan = quantized(matrix, "effective", bits, 16, True, known)
+    plain, _ = quantized(matrix, "mse", bits, 16, True)
+    assert group_errors(matrix, weighed, plan, mean).sum() <= group_errors(matrix, plain, plan, mean).sum() * 1.01
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(seed=st.integers(0, 100), symmetric=st.booleans())
+def test_more_bits_lose_less_whatever_the_method(method, seed, symmetric):
+    matrix, known = weights(seed, rows=16, tails=1.5), calibration(seed)
+    errors = []
+    for bits in BITS:
+        simulated, _ = quantized(matrix, METHODS[method].clip, bits, 16, symmetric, known)
+        errors.append(float((simulated - matrix).square().sum()))
+    assert errors == sorted(errors, reverse=True)
+
+
+@given(st.integers(0, 100), st.sampled_from(list(METHODS)), st.booleans())
+def test_thresholds_scale_with_the_weights(seed, method, symmetric):
+    """Q(2w) = 2·Q(w), exactly: twice the weights have twice the scale, which is as well in 16 bits."""
+    matrix, known = weights(seed), calibration(seed)
+    options = (METHODS[method].clip, 4, 16, symmetric, known)
+    assert torch.equal(quantized(2 * matrix, *options)[0], 2 * quantized(matrix, *options)[0])
+
+
+@pytest.mark.parametrize("keep_by", ["magnitude", "saliency"])
+@given(seed=st.integers(0, 100), percent=st.floats(0.1, 10), symmetric=st.booleans())
+def test_kept_weights_stay_and_the_others_gain(keep_by, seed, percent, symmetric):
+    matrix, known = weights(seed, rows=16, tails=3.0).to(torch.bfloat16).float(), calibration(seed)
+    simulated, plan = quantized(matrix, "mse", 4, 64, symmetric, known, keep=percent, keep_by=keep_by)
+    saliency = matrix.abs() * (known.mean_squares.mean(0).sqrt() if keep_by == "saliency" else 1)
+    chosen = saliency.flatten().topk(plan.kept).indices if plan.kept else torch.zeros(0, dtype=torch.int64)
+    assert torch.equal(simulated.flatten()[chosen], matrix.flatten()[chosen])
+    if keep_by == "magnitude":
+        plain, _ = quantized(matrix, "mse", 4, 64, symmetric)
+        # Search steps differ between the two grids by up to a few percent.
+        assert (simulated - matrix).square().sum() <= (plain - matrix).square().sum() * 1.05
