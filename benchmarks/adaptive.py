@@ -5,8 +5,9 @@
     python benchmarks/adaptive.py --json
 
 A batch of prompts in one language, and one in several whose languages have different tables, are continued by `laaciq.generate` with
-declared and with detected languages, and by the model's own `generate` with the shared scales; the mixed batch also language by language
-with the shared scales, which tells the cost of splitting it from that of tables. All take turns in one process, and ratios are of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels are only handed
+declared and with detected languages, and by the model's own `generate` with the shared scales; the mixed batch also language by
+language with the shared scales, which tells the cost of splitting it from that of tables. All take turns in one process, and ratios are
+of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels are only handed
 another table. Every data type has a process of its own, because bfloat16 may need a setting before torch is imported.
 """
 

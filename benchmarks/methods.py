@@ -115,7 +115,7 @@ class Bench:
         self.tokens = np.array(
             [[sum(len(s.targets) for s in p.sequences) for p in self.prepared[c]] for c in test.languages]
         )
-        self.original = self._nll(model)
+        self.original = np.stack(list(self._nll(model, test.languages).values()))
         self.twin = twin_of(model)
 
     def row(self, options: dict[str, object]) -> Row:
@@ -130,18 +130,19 @@ class Bench:
 
     def _quantized(self, plans: PlanSet, calibration: Calibration) -> np.ndarray:
         """NLL, (languages, passages), each language under the checkpoint and the table that serve it."""
-        found = {}
+        found: dict[str, np.ndarray] = {}
         for name, plan in plans.plans.items():
             codes = [code for code in self.test.languages if plans.serving(code) == name]
             layers = list(quantize_layers(self.model, plan, calibration))
             for table in dict.fromkeys(map(plan.table_of, codes)):
                 simulate(self.model, self.twin, layers, table=table)
-                mine = [code for code in codes if plan.table_of(code) == table]
-                found |= {code: nll_by_passage(self.twin, self.prepared[code]) for code in mine}
+                found |= self._nll(self.twin, [code for code in codes if plan.table_of(code) == table])
         return np.stack([found[code] for code in self.test.languages])
 
-    def _nll(self, model: LanguageModel) -> np.ndarray:
-        return np.stack([nll_by_passage(model, self.prepared[code]) for code in self.test.languages])
+    def _nll(self, model: LanguageModel, codes: list[str]) -> dict[str, np.ndarray]:
+        """By language; all passages go through together, since an accelerator wants large batches."""
+        nll = nll_by_passage(model, [passage for code in codes for passage in self.prepared[code]])
+        return dict(zip(codes, nll.reshape(len(codes), -1), strict=True))
 
 
 def calibrations(model: LanguageModel, texts: Texts, draws: int) -> Iterator[Calibration]:

@@ -14,6 +14,7 @@ from laaciq import reference
 from laaciq.errors import LaaciqError
 
 if TYPE_CHECKING:
+    from laaciq.benchmark import bench
     from laaciq.chain import evaluate, run
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LaaciqError",
     "__version__",
+    "bench",
     "check",
     "evaluate",
     "generate",
@@ -41,6 +43,7 @@ __all__ = [
 
 # Importing torch and transformers takes seconds; what needs them is imported when it is first used.
 _LAZY = {
+    "bench": "laaciq.benchmark",
     "check": "laaciq.gate",
     "evaluate": "laaciq.chain",
     "generate": "laaciq.serving",

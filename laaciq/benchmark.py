@@ -173,7 +173,7 @@ def _ask_child(request: _Request, progress: Silence) -> Bench:
 def _follow(child: subprocess.Popen[str], progress: Silence) -> dict[str, Any]:
     """The child's last answer; empty if it died before."""
     answers = (json.loads(line) for line in child.stdout or ())
-    answer = next(answers, {})
+    answer: dict[str, Any] = next(answers, {})
     if "step" in answer:
         with progress.stage("loading and measuring", _STEPS) as advance:
             for answer in answers:
@@ -232,9 +232,7 @@ def _measure_both(request: _Request, step: Callable[[], None]) -> Bench:
     step()
     subjects = []
     for folder in folders:
-        before = _allocated(place)
-        model = load(folder, device=place.type, dtype=getattr(torch, name))
-        subjects.append(_Subject(model, options, loaded_bytes=_allocated(place) - before))
+        subjects.append(_Subject(load(folder, device=place.type, dtype=getattr(torch, name)), options))
         step()
     _require_pair(*subjects)
     ids = torch.randint(min(s.model.vocabulary for s in subjects), (options.batch, options.prompt_tokens))
@@ -259,14 +257,14 @@ def _measure_both(request: _Request, step: Callable[[], None]) -> Bench:
 class _Subject:
     """A loaded model with what its rounds took; the first is the warm-up."""
 
-    def __init__(self, model: LanguageModel, options: BenchOptions, *, loaded_bytes: int) -> None:
+    def __init__(self, model: LanguageModel, options: BenchOptions) -> None:
         longest, wanted = model.longest, options.prompt_tokens + options.new_tokens
         if longest is not None and wanted > longest:
             raise BadOption(
                 f"{options.prompt_tokens} tokens of prompt and {options.new_tokens} new ones are {wanted}, "
                 f"{model.folder.name} takes {longest}: ask for fewer"
             )
-        self.model, self.options, self.loaded_bytes = model, options, loaded_bytes
+        self.model, self.options = model, options
         self.prefill_seconds: list[float] = []
         self.decoding_seconds: list[float] = []
         self.peaks: list[int] = []
@@ -275,15 +273,16 @@ class _Subject:
         import torch
 
         place = self.model.device
-        before = _allocated(place)
+        others = 0
         if place.type == "cuda":
+            # The other model lies there too, and does not count.
+            others = torch.cuda.memory_allocated(place) - _weight_bytes(self.model.module)
             torch.cuda.reset_peak_memory_stats(place)
         prefill, decoding = self._timed(ids)
         self.prefill_seconds.append(prefill)
         self.decoding_seconds.append(decoding)
         if place.type == "cuda":
-            # Without the other model, which lies there too.
-            self.peaks.append(torch.cuda.max_memory_allocated(place) - before + self.loaded_bytes)
+            self.peaks.append(torch.cuda.max_memory_allocated(place) - others)
 
     def _timed(self, ids: torch.Tensor) -> tuple[float, float]:
         """Seconds up to the first new token, and from there to the last."""
@@ -338,12 +337,6 @@ def _clock(place: torch.device) -> Callable[[], float]:
         return time.perf_counter()
 
     return now
-
-
-def _allocated(place: torch.device) -> int:
-    import torch
-
-    return torch.cuda.memory_allocated(place) if place.type == "cuda" else 0
 
 
 def _weight_bytes(module: torch.nn.Module) -> int:

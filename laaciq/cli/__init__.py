@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import check, clipping, evaluate, inspect, quantize, run, sensitivity, sweep, texts
+from laaciq.cli import bench, check, clipping, evaluate, inspect, quantize, run, sensitivity, sweep, texts
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ for command in (
     quantize.methods,
     evaluate.evaluate,
     check.check,
+    bench.bench,
     inspect.profile,
     inspect.screen,
     inspect.survey,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -107,12 +109,13 @@ class QuantizedLinear(nn.Module):
     def use(self, table: int | None) -> None:
         """Switch to the scales of a table. On int4 kernels this copies no weights; else they are dequantized again."""
         table = table if self.plan.tables else None
-        if table == self.table:
-            return
-        self.table = table
-        if self.dequantized is not None:
+        if table != self.table and self.dequantized is not None:
             self.dequantized.copy_(self.stored().dequantize(self.plan, table))
+        self.table = table
 
+    # Called first within a user's inference mode, it must still make weights that can be changed outside of it.
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def prepare(self, dtype: torch.dtype) -> None:
         """Get ready to compute in `dtype` where the layer lies now."""
         device = self.codes.device
@@ -128,6 +131,15 @@ class QuantizedLinear(nn.Module):
         else:
             self.dequantized = quantized.dequantize(self.plan, self.table).to(dtype)
         self.prepared_for = (dtype, device)
+
+    def _apply(self, fn: Callable[..., torch.Tensor], recurse: bool = True) -> QuantizedLinear:
+        """`model.to(dtype)` changes what is computed in, never what is stored: scales keep their 16 bits."""
+        stored = {name: self.get_buffer(name) for name in part_shapes(self.plan)}
+        super()._apply(fn, recurse)
+        for name, before in stored.items():
+            if (moved := self.get_buffer(name)).dtype != before.dtype:
+                setattr(self, name, before.to(moved.device))
+        return self
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.prepare(x.dtype)

@@ -14,7 +14,8 @@ from laaciq.quantization.grid import Grid, QuantizedMatrix, group, ungroup
 
 # Of the mean diagonal of A: keeps scales near the shared ones in directions that the text says nothing about.
 _DAMPENING = 1e-2
-_ROWS = 256
+# Rows that are solved at a time: their Gram matrices and what leads to them.
+_CPU_ROWS, _OTHER_ROWS = 256, 2**14
 
 
 def refit_scales(
@@ -32,10 +33,9 @@ def refit_scales(
         units = group(ungroup(units, plan), plan, filler=0.0)
     if plan.group_size == "tensor":
         return _refit_one(wanted, units, quantized.grid, plan, moments)
-    pieces = [
-        _refit_rows(wanted[start : start + _ROWS], units[start : start + _ROWS], shared, plan, moments)
-        for start, shared in zip(range(0, len(wanted), _ROWS), quantized.grid.scales.split(_ROWS), strict=True)
-    ]
+    rows = _CPU_ROWS if units.device.type == "cpu" else _OTHER_ROWS
+    parts = zip(wanted.split(rows), units.split(rows), quantized.grid.scales.split(rows), strict=True)
+    pieces = [_refit_rows(*part, plan, moments) for part in parts]
     return torch.cat(pieces)
 
 
@@ -56,9 +56,10 @@ def _refit_rows(
     target = torch.einsum("rgj,rj->rg", weighed, wanted).double()
     damp = _DAMPENING * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None] + 1e-30
     start = shared.double()
-    step = torch.linalg.solve(
-        gram + torch.diag_embed(damp.expand_as(start)), (target - (gram @ start[..., None])[..., 0])
-    )
+    residual = target - (gram @ start[..., None])[..., 0]
+    step = torch.cholesky_solve(
+        residual[..., None], torch.linalg.cholesky(gram + torch.diag_embed(damp.expand_as(start)))
+    )[..., 0]
     refitted = (start + step).to(shared.dtype)
 
     def loss(scales: torch.Tensor) -> torch.Tensor:

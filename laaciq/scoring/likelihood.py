@@ -17,8 +17,8 @@ from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
-# Of one model and one batch; decides how many tokens go through at once.
-LOGITS_BYTES = 128 * 2**20
+# Of one model and one batch, on a CPU and on an accelerator; decides how many tokens go through at once.
+LOGITS_BYTES, ACCELERATOR_LOGITS_BYTES = 128 * 2**20, 2**31
 # Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
 COMPARED_ROWS = 64
 
@@ -39,8 +39,9 @@ def bits_per_byte(nats: float, byte_count: int) -> float:
 
 
 def batch_tokens(model: LanguageModel) -> int:
-    """Padded tokens in a batch, so that its logits stay within `LOGITS_BYTES`."""
-    return max(64, LOGITS_BYTES // (4 * model.vocabulary))
+    """Padded tokens in a batch, so that its logits stay within bounds."""
+    bound = LOGITS_BYTES if model.device.type == "cpu" else ACCELERATOR_LOGITS_BYTES
+    return max(64, bound // (4 * model.vocabulary))
 
 
 @torch.inference_mode()

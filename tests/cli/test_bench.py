@@ -5,11 +5,13 @@ import sys
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 import laaciq.benchmark
 from laaciq.benchmark import Bench, bench, why_dequantized
 from laaciq.cli import app
+from laaciq.cli.bench import bench_table
 from laaciq.compression import quantize
 from laaciq.errors import BadOption, BrokenModel, LaaciqError, TooLittleMemory
 from laaciq.planning import TensorPlan
@@ -66,11 +68,12 @@ def test_kernels_are_told_with_the_reason(measured):
     assert all("groups of 16" in reason for reason in kernels["reasons"])
 
 
-def test_the_table(pair):
-    model, checkpoint = pair
-    result = CliRunner().invoke(app, ["bench", checkpoint, "--against", model, *QUICK])
+def test_the_table(measured):
+    console = Console(record=True, width=80)
+    console.print(bench_table(Bench.model_validate(measured)))
+    shown = console.export_text()
     for words in ("prefill, tokens/s", "decoding, tokens/s", "weights in memory, MB", "0 layers run on int4 kernels"):
-        assert words in result.stdout
+        assert words in shown
 
 
 def test_masked_models_decode_nothing(tmp_path):

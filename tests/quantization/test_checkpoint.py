@@ -221,12 +221,12 @@ def test_a_config_for_another_model(tmp_path):
 
 def test_large_models_are_written_in_shards(tmp_path, monkeypatch):
     monkeypatch.setattr("laaciq.quantization.checkpoint.SHARD_BYTES", 20_000)
-    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    model = load(find_model(save_tiny("llama", tmp_path / "model")), device="cpu")
     quantize(model, tmp_path / "checkpoint", method="mse")
     assert len(list((tmp_path / "checkpoint").glob("model-*-of-*.safetensors"))) > 2
     ids = torch.arange(5, 25)[None]
     with torch.inference_mode():
-        loaded = load(find_model(tmp_path / "checkpoint")).module(ids).logits
+        loaded = load(find_model(tmp_path / "checkpoint"), device="cpu").module(ids).logits
         assert torch.equal(loaded, twin(model, tmp_path / "checkpoint").module(ids).logits)
 
 
@@ -239,3 +239,16 @@ def test_second_moments_in_parts_are_the_same(tmp_path, monkeypatch):
         monkeypatch.setattr("laaciq.quantization.matrices.MOMENT_BYTES", 10_000)
     whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_changing_the_type_of_a_model_leaves_what_is_stored(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint", dtype=torch.float32)
+    ids = torch.arange(5, 25)[None]
+    with torch.inference_mode():
+        before = loaded(ids).logits
+        after = loaded.to(torch.float64).to(torch.float16).to(torch.float32)(ids).logits
+    assert all(layer.scales.dtype == torch.float16 for layer in loaded.modules() if isinstance(layer, QuantizedLinear))
+    # Embeddings and norms went through float16 and back; the quantized layers lost nothing.
+    torch.testing.assert_close(after, before, rtol=0.01, atol=0.01)
