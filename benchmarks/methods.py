@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from laaciq.ablation.losses import nll_by_passage
 from laaciq.corpus import Texts, read_split
@@ -192,7 +193,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     asked = parser.parse_args()
 
-    model = load(find_model("reference"), device=asked.device)
+    # In float32 everywhere, so that nothing but the weights differs.
+    model = load(find_model("reference"), device=asked.device, dtype=torch.float32)
     split = read_split("builtin").select(None if asked.languages is None else asked.languages.split(","))
     calibrating = split.calibration.joined(split.validation)
     drawn = list(calibrations(model, calibrating, asked.draws))
@@ -216,9 +218,9 @@ def main() -> None:
                 advance(1)
         every[str(bits)] = found
         print_table(bits, found)
-    print_sentences(every)
-    if asked.out:
-        write_text(asked.out, json.dumps(every, indent=1, ensure_ascii=False))
+        print_sentences(bits, found)
+        if asked.out:
+            write_text(asked.out, json.dumps(every, indent=1, ensure_ascii=False))
 
 
 def print_table(bits: int, found: dict[str, dict[str, object]]) -> None:
@@ -233,16 +235,15 @@ def print_table(bits: int, found: dict[str, dict[str, object]]) -> None:
         print(f"| {name} | {row['bits_per_weight']:.2f} | {' | '.join(cells)} | {ratio} |")
 
 
-def print_sentences(every: dict[str, dict[str, dict[str, object]]]) -> None:
+def print_sentences(bits: int, found: dict[str, dict[str, object]]) -> None:
     print()
-    for bits, found in every.items():
-        for name, row in found.items():
-            if row["at_equal_size"] is None:
-                continue
-            ratio, low, high = row["at_equal_size"]  # type: ignore[misc]
-            verdict = "helps" if high < 1 else "does not help" if low > 1 else "makes no difference beyond noise"
-            cost = f"{ratio:.2f} [{low:.2f}, {high:.2f}] times what plain {PLAIN} of that size cost it"
-            print(f"- {name}, {bits} bits: {verdict}; the worst language loses {cost}.")
+    for name, row in found.items():
+        if row["at_equal_size"] is None:
+            continue
+        ratio, low, high = row["at_equal_size"]  # type: ignore[misc]
+        verdict = "helps" if high < 1 else "does not help" if low > 1 else "makes no difference beyond noise"
+        cost = f"{ratio:.2f} [{low:.2f}, {high:.2f}] times what plain {PLAIN} of that size cost it"
+        print(f"- {name}, {bits} bits: {verdict}; the worst language loses {cost}.")
 
 
 def _interval(values: object, decimals: int = 3) -> str:

@@ -16,9 +16,9 @@ from laaciq.quantization.packing import pack, packed_bytes, unpack
 # torch's int4 kernels know these groups, and tiles of so many outputs and inputs.
 _KERNEL_GROUPS = (32, 64, 128, 256)
 _OUTPUT_TILE, _INPUT_TILES = 32, 2
-# On an H200 the kernel beats a bfloat16 product up to so many tokens (4096 × 4096: 23 µs against 24 at 16 tokens, 80 against 20 at 64),
-# on a CPU always.
-_CUDA_KERNEL_TOKENS = 16
+# Tokens times weights up to which the kernel beats a bfloat16 product on an H200 (4096 × 4096: 23 µs against 24 at 16 tokens, 80 against
+# 20 at 64); on a CPU it always does. Beyond, weights are dequantized for the one product.
+_CUDA_KERNEL_PRODUCTS = 2**28
 
 
 def stored_tensors(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:
@@ -146,7 +146,7 @@ class QuantizedLinear(nn.Module):
         bias = None if self.bias is None else self.bias.to(x.dtype)
         if self.kernel_codes is None:
             return functional.linear(x, self.weight, bias)
-        if x.device.type == "cuda" and x.numel() > _CUDA_KERNEL_TOKENS * x.shape[-1]:
+        if x.device.type == "cuda" and x.numel() * self.plan.shape[0] > _CUDA_KERNEL_PRODUCTS:
             return functional.linear(x, self.stored().dequantize(self.plan, self.table).to(x.dtype), bias)
         product = _int4_product(x.reshape(-1, x.shape[-1]), self.kernel_codes, self.kernel_grids[self.table], self.plan)
         y = product.reshape(*x.shape[:-1], self.plan.shape[0])
