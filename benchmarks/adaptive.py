@@ -25,8 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Some processors announce instructions in bfloat16 that they do not have; oneDNN must not use them.
-SAFE = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+from laaciq.speed import SAFE_BFLOAT16
+
 DTYPES = ("float32", "bfloat16")
 LANGUAGES = ("eng", "swa", "hin", "tam")
 # Room for a table each, and little text: how good the tables are makes no difference to time.
@@ -70,7 +70,7 @@ def _make(checkpoint: Path, texts: Path) -> None:
 def _measure_apart(checkpoint: Path, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     words = ["--rounds", options.rounds, "--prompts", options.prompts, "--new-tokens", options.new_tokens]
     command = [sys.executable, __file__, *map(str, words), "--measure", str(checkpoint), dtype]
-    child = subprocess.run(command, env=SAFE | os.environ, stdout=subprocess.PIPE, text=True, check=False)
+    child = subprocess.run(command, env=SAFE_BFLOAT16 | os.environ, stdout=subprocess.PIPE, text=True, check=False)
     if child.returncode:
         sys.exit(f"measuring in {dtype} failed with status {child.returncode}")
     return json.loads(child.stdout)

@@ -14,13 +14,13 @@ from laaciq import reference
 from laaciq.errors import LaaciqError
 
 if TYPE_CHECKING:
-    from laaciq.benchmark import bench
     from laaciq.chain import evaluate, run
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
     from laaciq.inspection import profile, screen, survey
     from laaciq.serving import generate
+    from laaciq.speed import bench
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ __all__ = [
 
 # Importing torch and transformers takes seconds; what needs them is imported when it is first used.
 _LAZY = {
-    "bench": "laaciq.benchmark",
+    "bench": "laaciq.speed",
     "check": "laaciq.gate",
     "evaluate": "laaciq.chain",
     "generate": "laaciq.serving",

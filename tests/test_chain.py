@@ -10,7 +10,7 @@ import pytest
 
 import laaciq
 from laaciq.errors import BadOption, OutputConflict, TooLittleMemory, UnknownLanguage
-from laaciq.options import RunOptions
+from laaciq.options import BITS, RunOptions
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -35,6 +35,50 @@ def test_every_architecture_goes_through_the_chain(architecture, tmp_path, texts
     assert all(r.kl_per_token > 0 for r in result.evaluation.languages)
     again = laaciq.evaluate(tmp_path / "run/checkpoint", against=model, texts=texts, served_bound=100)
     assert again.languages == result.evaluation.languages
+
+
+STORED = [
+    *({"bits": bits} for bits in BITS),
+    {"method": "mse", "keep": 2.0},
+    {"method": "adaptive", "table_overhead": 2.0},
+]
+ELSEWHERE = """
+import json, sys, laaciq
+model, texts, *checkpoints = sys.argv[1:]
+for checkpoint in checkpoints:
+    found = laaciq.evaluate(checkpoint, against=model, texts=texts, served_bound=100)
+    print(json.dumps({r.language: r.loss.value for r in found.languages}))
+"""
+
+
+@pytest.mark.parametrize("architecture", ["reference", "gpt2", "bloom", "xglm", "mt5"])
+def test_a_checkpoint_loses_as_much_in_another_process_as_it_did_simulated(architecture, tmp_path, texts):
+    model = "reference" if architecture == "reference" else save_tiny(architecture, tmp_path / "model")
+    group = 64 if architecture == "reference" else 16
+    results = [
+        laaciq.run(model, texts=str(texts), group_size=group, served_bound=100.0, out=tmp_path / str(number), **options)
+        for number, options in enumerate(STORED)
+    ]
+    folders = [str(tmp_path / str(number) / "checkpoint") for number in range(len(STORED))]
+    command = [sys.executable, "-c", ELSEWHERE, str(model), str(texts), *folders]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for result, line in zip(results, done.stdout.splitlines(), strict=True):
+        simulated = {r.language: r.loss.value for r in result.evaluation.languages}
+        # Products in another order (Conv1D) differ in the last digits of float32.
+        assert json.loads(line) == pytest.approx(simulated, rel=1e-3, abs=1e-6)
+
+
+def test_every_language_is_measured_under_its_own_checkpoint(tmp_path, texts):
+    model = save_tiny("llama", tmp_path / "model")
+    options = {"texts": str(texts), "group_size": 16, "bits": 2, "served_bound": 100.0}
+    result = laaciq.run(model, out=tmp_path / "run", method="effective", separate=True, **options)
+    assert set(result.plans.plans) == set(FEW)
+    for code in FEW:
+        own = laaciq.evaluate(
+            tmp_path / "run/checkpoint" / code, against=model, texts=texts, languages=[code], served_bound=100
+        )
+        measured = next(r for r in result.evaluation.languages if r.language == code)
+        assert own.languages[0].loss.value == pytest.approx(measured.loss.value, rel=1e-6)
 
 
 def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
@@ -106,6 +150,7 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
         ({"bits": 5}, BadOption, "5 bits are not offered"),
         ({"group_size": 0}, BadOption, "group size 0"),
         ({"method": "rnt"}, BadOption, "did you mean 'rtn'"),
+        ({"keep": 20.0}, BadOption, "20 % of the weights cannot be kept"),
         ({"languages": ["eng", "xyz"]}, UnknownLanguage, "unknown language 'xyz'"),
         ({"languages": ["eng", "zul"]}, UnknownLanguage, "no text in Zulu"),
         ({"bit": 4}, BadOption, "did you mean 'bits'"),

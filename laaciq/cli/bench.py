@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from laaciq.benchmark import BenchOptions
+from laaciq import speed
 from laaciq.cli import options as shared
-
-if TYPE_CHECKING:
-    from laaciq.benchmark import Bench, Kernels
+from laaciq.engine.progress import Bars
 
 
-@shared.options_of(BenchOptions)
+@shared.options_of(speed.BenchOptions)
 def bench(
     checkpoint: Annotated[str, typer.Argument(help="The quantized model.")],
     against: Annotated[
@@ -27,17 +25,14 @@ def bench(
     **options: Any,
 ) -> None:
     """Measure tokens a second and memory of a quantized checkpoint beside its original."""
-    from laaciq.benchmark import bench as measure
-    from laaciq.engine.progress import Bars
-
-    found = measure(checkpoint, against=against, device=device, progress=Bars(), **options)
+    found = speed.bench(checkpoint, against=against, device=device, progress=Bars(), **options)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:
         Console().print(bench_table(found))
 
 
-def bench_table(found: Bench) -> RenderableType:
+def bench_table(found: speed.Bench) -> RenderableType:
     asked = found.options
     threads = f", {found.threads} threads" if found.device == "cpu" else ""
     title = f"{found.original.model} → {found.quantized.model}: {found.dtype} on {found.device}{threads}"
@@ -64,15 +59,22 @@ def bench_table(found: Bench) -> RenderableType:
         Text(title, style="italic"),
         table,
         Text(rounds, style="dim"),
-        *(Text(line) for line in _kernel_lines(found.kernels)),
+        *(Text(line) for line in _kernel_lines(found)),
     )
 
 
-def _kernel_lines(kernels: Kernels | None) -> list[str]:
+def _kernel_lines(found: speed.Bench) -> list[str]:
+    kernels = found.kernels
     if kernels is None:
         return ["Not a laaciq checkpoint: it runs on kernels of its own."]
     lines = [f"{kernels.int4} layers run on int4 kernels, {kernels.dequantized} on dequantized weights."]
     lines += [f"{count} dequantized: {reason}." for reason, count in kernels.reasons.items()]
     if kernels.dequantized:
         lines.append("Dequantized weights lie in memory beside their codes: they save room on disk alone.")
+    if kernels.int4 and kernels.largest_product is not None:
+        tokens = found.options.batch * found.options.prompt_tokens
+        lines.append(
+            f"On CUDA int4 layers too dequantize for a product of more than {kernels.largest_product:,} tokens × weights, which is faster: "
+            f"with {tokens:,} tokens of prompt, layers of more than {kernels.largest_product // tokens:,} weights do."
+        )
     return lines

@@ -34,6 +34,7 @@ class Bars(Silence):
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
         columns += [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
-        with Progress(*columns, console=self.console, transient=True) as bars:
+        # Into a file even a bar that is never drawn would leave an empty line.
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as bars:
             task = bars.add_task(title, total=total)
             yield lambda steps: bars.advance(task, steps)

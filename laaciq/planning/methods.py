@@ -9,6 +9,8 @@ from typing import Literal
 from laaciq.errors import BadOption
 
 Clip = Literal["minmax", "mse", "aciq", "seed", "effective", "minimax"]
+# To the nearest code, or so that inputs not yet rounded make up for the error (GPTQ).
+Rounding = Literal["nearest", "second-order"]
 # Rules that weigh weights by what languages put into them.
 READ_TEXT: frozenset[Clip] = frozenset({"seed", "effective", "minimax"})
 
@@ -20,11 +22,12 @@ class Method:
     name: str
     summary: str
     clip: Clip
+    rounding: Rounding = "nearest"
     adaptive: bool = False
 
     @property
     def reads_text(self) -> bool:
-        return self.adaptive or self.clip in READ_TEXT
+        return self.adaptive or self.clip in READ_TEXT or self.rounding == "second-order"
 
 
 METHODS = {
@@ -39,10 +42,16 @@ METHODS = {
         Method("effective", "The best grid for w⊙a: weights weighed by the languages' mean input.", "effective"),
         Method("minimax", "One grid a group that minimises the worst language's weighted error.", "minimax"),
         Method(
+            "gptq",
+            "Second-order rounding, block by block, calibrated on all languages equally; grids as in 'effective'.",
+            "effective",
+            rounding="second-order",
+        ),
+        Method(
             "adaptive",
             "Codes as in 'effective', scales by cluster of languages, chosen at run time.",
             "effective",
-            True,
+            adaptive=True,
         ),
     )
 }

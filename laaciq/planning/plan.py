@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from laaciq.errors import BadOption
 from laaciq.models import Anatomy
 from laaciq.options import BITS, FULL_BITS, GroupSize, KeptPercent
-from laaciq.planning.methods import Clip
+from laaciq.planning.methods import Clip, Rounding
 
 # Of a kept weight: its value and its column. Where it lies in its row's list follows from a count by row.
 _KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
@@ -27,7 +27,8 @@ class _Strict(BaseModel):
 
 
 class TensorPlan(_Strict):
-    """How one matrix of shape (outputs, inputs) is stored: `bits` a code, a scale for every group of inputs, found by the rule `clip`.
+    """How one matrix of shape (outputs, inputs) is stored: `bits` a code, a scale for every group of inputs, found by the rule `clip`, and
+    codes by `rounding`.
 
     16 bits mean that it stays as it is. `keep` % of the weights, chosen by `keep_by`, stay in 16 bits. `tables` further sets of scales serve
     clusters of languages.
@@ -39,6 +40,7 @@ class TensorPlan(_Strict):
     group_size: GroupSize
     symmetric: bool
     clip: Clip = "minmax"
+    rounding: Rounding = "nearest"
     keep: KeptPercent = 0.0
     keep_by: Literal["magnitude", "saliency"] = "magnitude"
     tables: int = 0

@@ -85,6 +85,7 @@ def _plan(
             group_size=options.group_size,
             symmetric=options.symmetric,
             clip=method.clip,
+            rounding=method.rounding,
             keep=options.keep,
             keep_by=options.keep_by,
         )

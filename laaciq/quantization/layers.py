@@ -18,7 +18,7 @@ _KERNEL_GROUPS = (32, 64, 128, 256)
 _OUTPUT_TILE, _INPUT_TILES = 32, 2
 # Tokens times weights up to which the kernel beats a bfloat16 product on an H200 (4096 × 4096: 23 µs against 24 at 16 tokens, 80 against
 # 20 at 64); on a CPU it always does. Beyond, weights are dequantized for the one product.
-_CUDA_KERNEL_PRODUCTS = 2**28
+CUDA_KERNEL_PRODUCTS = 2**28
 
 
 def stored_tensors(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:
@@ -61,13 +61,24 @@ def part_shapes(plan: TensorPlan) -> dict[str, tuple[tuple[int, ...], torch.dtyp
     return shapes
 
 
-def runs_on_int4(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> bool:
-    """Only bfloat16 is fast on torch's int4 kernels, and only these shapes fit."""
-    modern = device.type == "cpu" or (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0))
+def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> str | None:
+    """What keeps a layer off torch's int4 kernels, in words: first what lies in the checkpoint. None where it runs on them.
+
+    Only bfloat16 is fast on them.
+    """
     outputs, inputs = plan.shape
     fits = plan.group_inputs in _KERNEL_GROUPS and inputs % plan.group_inputs == 0 and plan.group_size != "tensor"
     tiled = outputs % _OUTPUT_TILE == 0 and inputs % (16 * _INPUT_TILES) == 0
-    return modern and dtype == torch.bfloat16 and plan.bits == 4 and not plan.kept and fits and tiled
+    modern = device.type == "cpu" or (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0))
+    if plan.bits != 4:
+        return f"4-bit kernels need 4-bit codes; these have {plan.bits}"
+    if plan.kept:
+        return f"4-bit kernels keep no weights in 16 bits; {plan.keep:g} % are kept here"
+    if not (fits and tiled):
+        return f"4-bit kernels do not fit groups of {plan.group_inputs} in a layer of {outputs}×{inputs} weights"
+    if dtype != torch.bfloat16:
+        return f"4-bit kernels need bfloat16; this computes in {str(dtype).removeprefix('torch.')}"
+    return None if modern else "4-bit kernels need a CPU, or a GPU of compute capability 8.0 or more"
 
 
 class QuantizedLinear(nn.Module):
@@ -123,7 +134,7 @@ class QuantizedLinear(nn.Module):
             return
         quantized = self.stored()
         self.dequantized, self.kernel_codes, self.kernel_grids = None, None, {}
-        if runs_on_int4(self.plan, dtype, device):
+        if why_dequantized(self.plan, dtype, device) is None:
             self.kernel_codes = _kernel_codes(quantized.codes)
             for table in (None, *range(self.plan.tables)):
                 scales = quantized.grid.scales if table is None or quantized.tables is None else quantized.tables[table]
@@ -146,7 +157,7 @@ class QuantizedLinear(nn.Module):
         bias = None if self.bias is None else self.bias.to(x.dtype)
         if self.kernel_codes is None:
             return functional.linear(x, self.weight, bias)
-        if x.device.type == "cuda" and x.numel() * self.plan.shape[0] > _CUDA_KERNEL_PRODUCTS:
+        if x.device.type == "cuda" and x.numel() * self.plan.shape[0] > CUDA_KERNEL_PRODUCTS:
             return functional.linear(x, self.stored().dequantize(self.plan, self.table).to(x.dtype), bias)
         product = _int4_product(x.reshape(-1, x.shape[-1]), self.kernel_codes, self.kernel_grids[self.table], self.plan)
         y = product.reshape(*x.shape[:-1], self.plan.shape[0])

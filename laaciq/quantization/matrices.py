@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
-from laaciq.errors import BrokenModel
+from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.planning import Plan, TensorPlan
+from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.grid import QuantizedMatrix, group, ungroup
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.refit import refit_scales
+from laaciq.quantization.second_order import round_second_order
 from laaciq.quantization.thresholds import fit_grid
 
 # For the second moments that tables need; a model whose moments do not fit is passed over once for every part of it that does.
@@ -21,9 +24,15 @@ MOMENT_BYTES = 2**31
 
 
 def quantize_matrix(
-    matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibration | None = None
+    matrix: torch.Tensor,
+    plan: TensorPlan,
+    calibration: TensorCalibration | None = None,
+    moments: torch.Tensor | None = None,
 ) -> QuantizedMatrix:
-    """Codes of `matrix`, (outputs, inputs). Kept weights count as zero for the grid of the others: that is what keeping them is for."""
+    """Codes of `matrix`, (outputs, inputs). Kept weights count as zero for the grid of the others: that is what keeping them is for.
+
+    `moments` are E[xxᵀ] of the layer's inputs, for second-order rounding.
+    """
     matrix = matrix.detach().float()
     kept = None
     rest = matrix
@@ -34,6 +43,8 @@ def quantize_matrix(
         kept = KeptWeights.of(matrix, saliency, plan.kept)
         rest = kept.put_into(matrix, 0.0)
     grid = fit_grid(rest, plan, calibration)
+    if plan.rounding == "second-order" and moments is not None:
+        return QuantizedMatrix(round_second_order(matrix, grid, plan, moments, kept), grid, kept)
     codes = ungroup(grid.encode(group(rest, plan), plan.bits), plan).to(torch.uint8)
     return QuantizedMatrix(codes.contiguous(), grid, kept)
 
@@ -49,6 +60,9 @@ def quantize_layers(
                 f"this plan is for another model: {model.folder.name} has no {tensor.shape} {tensor.name}"
             )
     chosen = [linears[tensor.name] for tensor in plan.tensors if tensor.quantized]
+    if any(plan[linear.name].rounding == "second-order" for linear in chosen):
+        yield from _block_by_block(model, plan, chosen, calibration)
+        return
     for part in _parts(chosen) if plan.tables else [chosen]:
         by_table = []
         if plan.tables and calibration is not None:
@@ -63,6 +77,42 @@ def quantize_layers(
                 tables = [refit_scales(linear.matrix, quantized, tensor, moments[linear.name]) for moments in by_table]
                 quantized = replace(quantized, tables=torch.stack(tables))
             yield tensor, quantized
+
+
+def _block_by_block(
+    model: LanguageModel, plan: Plan, linears: list[LinearLayer], calibration: Calibration | None
+) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
+    """Each block with the moments of what the blocks before it, as quantized, pass on. The model is afterwards what it was."""
+    if calibration is None:
+        raise BadOption(f"method {plan.method!r} calibrates on text: give texts")
+    stream = BlockStream(model, calibration, dict.fromkeys(plan.languages, 1 / len(plan.languages)))
+    for index in range(len(model.anatomy.block_names)):
+        own = [linear for linear in linears if linear.block == index]
+        moments = stream.second_moments(index, own)
+        with _restored(own):
+            for linear in own:
+                tensor, seen = plan[linear.name], moments[linear.name]
+                known = TensorCalibration(_relative(seen.diagonal())[None], effective_kurtosis=0.0)
+                quantized = quantize_matrix(linear.matrix, tensor, known, seen)
+                with torch.no_grad():
+                    linear.matrix.copy_(quantized.dequantize(tensor))
+                yield tensor, quantized
+            stream.advance(index)
+
+
+def _relative(squares: torch.Tensor) -> torch.Tensor:
+    return squares / squares.mean().clamp_min(1e-30)
+
+
+@contextmanager
+def _restored(linears: list[LinearLayer]) -> Iterator[None]:
+    before = [linear.matrix.detach().clone() for linear in linears]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for linear, original in zip(linears, before, strict=True):
+                linear.matrix.copy_(original)
 
 
 def _parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:

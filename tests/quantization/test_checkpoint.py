@@ -17,6 +17,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, quantize_matrix, write_checkpoint
 from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.twins import twin_of
+from laaciq.speed import SAFE_BFLOAT16
 from tests.tiny import ARCHITECTURES, save_tiny
 
 WEIGHTS = "model.safetensors"
@@ -172,8 +173,7 @@ def test_int4_kernels_compute_the_same_and_a_switch_copies_no_weights(tmp_path, 
     model = load(find_model(save_tiny("llama", tmp_path / "model", **shape)))
     quantize(model, tmp_path / "checkpoint", calibrate(model), method="adaptive", group_size=32, table_overhead=1.0)
     command = [sys.executable, "-c", INT4, str(tmp_path / "checkpoint"), device]
-    held_back = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=held_back)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=SAFE_BFLOAT16 | os.environ)
     found = json.loads(done.stdout)
     assert len(found[0][1]) == 14  # all linear layers of two blocks
     assert found[0][1] == found[1][1] == found[2][1]

@@ -1,0 +1,10 @@
+"""Speed and memory of a quantized checkpoint beside its original, measured in turn in one child process.
+
+That process is a child because what it needs in its environment must be there before torch is imported, and because a processor that lacks
+an instruction kills it. Everything exported here imports neither torch nor transformers.
+"""
+
+from laaciq.speed.parent import SAFE_BFLOAT16, bench
+from laaciq.speed.results import Bench, BenchOptions, Kernels, Measured, Ratios
+
+__all__ = ["SAFE_BFLOAT16", "Bench", "BenchOptions", "Kernels", "Measured", "Ratios", "bench"]

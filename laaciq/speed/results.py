@@ -1,0 +1,89 @@
+"""What is asked of a measurement, and what it finds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from laaciq.options import Options
+
+ROUNDS = 5
+
+
+class BenchOptions(Options):
+    """What both models are given to do."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="float32, bfloat16 or float16; auto is float32 on a CPU, bfloat16 on CUDA."
+    )
+    prompt_tokens: int = Field(default=128, ge=1, description="Tokens of a prompt.")
+    new_tokens: int = Field(default=64, ge=2, description="Tokens that are generated after it.")
+    batch: int = Field(default=1, ge=1, description="Prompts at a time.")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Request(_Strict):
+    """What the parent asks of the child."""
+
+    checkpoint: str
+    against: str
+    device: str
+    options: BenchOptions
+
+
+class Measured(_Strict):
+    """One model. Speeds are tokens a second over the whole batch; a masked model decodes nothing.
+
+    `weight_bytes` counts parameters and buffers as they lie in memory, and what kernels hold beside them; `peak_bytes` is the most that was
+    allocated on CUDA for this model, None on a CPU.
+    """
+
+    model: str
+    prefill: float
+    decoding: float | None
+    weight_bytes: int
+    peak_bytes: int | None
+
+
+class Ratios(_Strict):
+    """Quantized over original: above 1 is faster, or larger."""
+
+    prefill: float
+    decoding: float | None
+    weight_bytes: float
+    peak_bytes: float | None
+
+    @classmethod
+    def of(cls, original: Measured, quantized: Measured) -> Ratios:
+        pairs = {name: (getattr(quantized, name), getattr(original, name)) for name in cls.model_fields}
+        return cls.model_validate({name: None if None in pair else pair[0] / pair[1] for name, pair in pairs.items()})
+
+
+class Kernels(_Strict):
+    """How many quantized layers run on int4 kernels, how many on dequantized weights, and `reasons` for the latter with their numbers.
+
+    A layer on int4 kernels still dequantizes for a product of more than `largest_product` tokens × weights; None is no such bound.
+    """
+
+    int4: int
+    dequantized: int
+    reasons: dict[str, int]
+    largest_product: int | None
+
+
+class Bench(_Strict):
+    """Speeds are medians of `rounds` after a warm-up. `kernels` is None where the checkpoint is not one of ours."""
+
+    options: BenchOptions
+    device: str
+    dtype: str
+    threads: int
+    rounds: int
+    original: Measured
+    quantized: Measured
+    ratios: Ratios
+    kernels: Kernels | None

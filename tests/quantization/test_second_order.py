@@ -1,0 +1,145 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import laaciq
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.planning import TensorPlan, make_plans
+from laaciq.profiling.profile import profile_model
+from laaciq.quantization import Calibration
+from laaciq.quantization.blockwise import BlockStream
+from laaciq.quantization.calibration import TensorCalibration
+from laaciq.quantization.matrices import quantize_layers, quantize_matrix
+from laaciq.quantization.second_order import DAMPENING, inverse_factor
+from tests.tiny import ARCHITECTURES, save_tiny
+
+FEW = ["eng", "swa"]
+
+
+def case(seed, *, inputs=24, rank=40, group_size=8, symmetric=True, keep=0.0, bits=3):
+    random = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(5, inputs, generator=random).to(torch.bfloat16).float()
+    mixed = torch.randn(rank, inputs, generator=random) @ torch.randn(inputs, inputs, generator=random)
+    plan = TensorPlan(
+        name="w",
+        shape=(5, inputs),
+        bits=bits,
+        group_size=group_size,
+        symmetric=symmetric,
+        clip="effective",
+        rounding="second-order",
+        keep=keep,
+    )
+    return matrix, plan, mixed.T @ mixed / rank
+
+
+def known(moments):
+    return TensorCalibration(moments.diagonal()[None] / moments.diagonal().mean(), effective_kurtosis=0.0)
+
+
+def naive(matrix, grid, plan, moments):
+    """The same without a Cholesky factor: invert what remains of H after every input."""
+    inputs = matrix.shape[1]
+    damped = moments.double() + DAMPENING * moments.diagonal().double().mean() * torch.eye(inputs, dtype=torch.float64)
+    weights, rounded = matrix.double().clone(), torch.zeros_like(matrix, dtype=torch.float64)
+    remaining = moments.diagonal().argsort(descending=True).tolist()
+    scales = grid.scales.double().repeat_interleave(plan.group_inputs, 1)
+    levels = 2 ** (plan.bits - 1) - 1
+    zeros = levels if grid.zeros is None else grid.zeros.double().repeat_interleave(plan.group_inputs, 1)
+    top = 2 * levels if grid.zeros is None else 2**plan.bits - 1
+    while remaining:
+        inverse = torch.linalg.inv(damped[remaining][:, remaining])
+        i = remaining.pop(0)
+        zero = zeros if isinstance(zeros, int) else zeros[:, i]
+        rounded[:, i] = ((weights[:, i] / scales[:, i] + zero).round().clamp(0, top) - zero) * scales[:, i]
+        error = (weights[:, i] - rounded[:, i]) / inverse[0, 0]
+        weights[:, remaining] -= error[:, None] * inverse[0, 1:]
+    return rounded
+
+
+@given(st.integers(0, 300), st.sampled_from([8, "channel"]), st.booleans())
+def test_it_equals_the_naive_algorithm(seed, group_size, symmetric):
+    matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric)
+    quantized = quantize_matrix(matrix, plan, known(moments), moments)
+    expected = naive(matrix, quantized.grid, plan, moments).float()
+    # A weight that lies half-way between two codes may go either way, in one of a hundred rows at most.
+    same = torch.isclose(quantized.dequantize(plan), expected, atol=1e-4).all(1)
+    assert same.float().mean() >= 0.8
+
+
+@given(st.integers(0, 300), st.sampled_from([8, "channel", "tensor"]), st.booleans(), st.sampled_from([0.0, 5.0]))
+def test_it_loses_less_than_rounding_to_nearest(seed, group_size, symmetric, keep):
+    """In the error that outputs see, on the same grid, over a matrix; greedy as it is, hardly ever more."""
+    matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric, keep=keep, inputs=64, rank=100)
+    nearest = plan.model_copy(update={"rounding": "nearest"})
+
+    def error(own):
+        difference = quantize_matrix(matrix, own, known(moments), moments).dequantize(own) - matrix
+        return float(torch.einsum("ri,ij,rj->", difference, moments, difference))
+
+    assert error(plan) < error(nearest)
+
+
+@given(st.integers(0, 300), st.floats(0.5, 10))
+def test_kept_weights_are_exact(seed, keep):
+    matrix, plan, moments = case(seed, keep=keep)
+    simulated = quantize_matrix(matrix, plan, known(moments), moments).dequantize(plan)
+    chosen = matrix.abs().flatten().topk(plan.kept).indices if plan.kept else torch.zeros(0, dtype=torch.int64)
+    assert torch.equal(simulated.flatten()[chosen], matrix.flatten()[chosen])
+
+
+@pytest.mark.parametrize("rank", [0, 1, 5])
+def test_too_little_text_is_no_failure(rank):
+    """Moments of few tokens have no inverse; those of none are zero; inputs that never fire have a zero row."""
+    matrix, plan, _ = case(0)
+    rows = torch.randn(rank, 24, generator=torch.Generator().manual_seed(1))
+    rows[:, 3] = 0
+    moments = rows.T @ rows
+    assert torch.isfinite(inverse_factor(moments)).all()
+    simulated = quantize_matrix(matrix, plan, known(moments + 1e-12 * torch.eye(24)), moments).dequantize(plan)
+    assert torch.isfinite(simulated).all()
+    assert (simulated - matrix).abs().max() < matrix.abs().max()
+
+
+def calibrate(model, languages=FEW):
+    texts = laaciq.read_split("builtin").calibration.select(languages).spread(2)
+    options = MeasureOptions()
+    return Calibration(profile_model(model, texts, options, outlier_kurtosis=50), texts, options)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_block_by_block_is_what_a_whole_pass_sees(architecture, tmp_path):
+    """As long as nothing is quantized: the blocks, run one at a time, see the inputs of a pass over the model."""
+    model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
+    calibration = calibrate(model)
+    linears = list(model.anatomy.linears)
+    whole = calibration.second_moments(model, linears, FEW)
+    stream = BlockStream(model, calibration, dict.fromkeys(FEW, 0.5))
+    for index in range(len(model.anatomy.block_names)):
+        own = [linear for linear in linears if linear.block == index]
+        for name, moments in stream.second_moments(index, own).items():
+            torch.testing.assert_close(moments, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max()))
+        stream.advance(index)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])
+def test_later_blocks_are_calibrated_on_what_earlier_ones_became(architecture, tmp_path):
+    model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
+    calibration = calibrate(model)
+    before = [linear.matrix.clone() for linear in model.anatomy.linears]
+    plan = make_plans(model.anatomy, QuantizeOptions(method="gptq", bits=2, group_size=16), calibration.profile).first
+    layers = list(quantize_layers(model, plan, calibration))
+    assert [tensor.name for tensor, _ in layers] == [tensor.name for tensor in plan.tensors]
+    # The model itself is what it was.
+    assert all(torch.equal(linear.matrix, old) for linear, old in zip(model.anatomy.linears, before, strict=True))
+    alone = calibration.second_moments(model, list(model.anatomy.linears), FEW)
+    differs = {}
+    for (tensor, quantized), linear in zip(layers, model.anatomy.linears, strict=True):
+        moments = alone[tensor.name]
+        expected = quantize_matrix(linear.matrix, tensor, known(moments), moments)
+        differs.setdefault(linear.block, []).append(not torch.equal(expected.codes, quantized.codes))
+    last = max(differs)
+    assert not all(differs[0])
+    assert any(differs[last])

@@ -1,0 +1,78 @@
+"""What the child measures, in this process; tests of the parent and of the command line start it."""
+
+import pytest
+import torch
+
+from laaciq.compression import quantize
+from laaciq.errors import BadOption
+from laaciq.planning import TensorPlan
+from laaciq.quantization.layers import QuantizedLinear
+from laaciq.speed import BenchOptions
+from laaciq.speed.child import kernels_of, measure_both, weight_bytes
+from laaciq.speed.results import Request
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Folder of a model by its architecture."""
+    root = tmp_path_factory.mktemp("models")
+    return {name: save_tiny(name, root / name) for name in ("llama", "bert", "mt5")}
+
+
+def measure(checkpoint, against, device="cpu", step=lambda: None, **options):
+    asked = BenchOptions(**{"prompt_tokens": 8, "new_tokens": 3, **options})
+    return measure_both(Request(checkpoint=str(checkpoint), against=str(against), device=device, options=asked), step)
+
+
+def test_masked_models_decode_nothing(tiny, tmp_path):
+    quantize(tiny["bert"], out=tmp_path / "c", group_size=16)
+    found = measure(tmp_path / "c", tiny["bert"])
+    assert found.original.prefill > 0
+    assert found.quantized.decoding is found.ratios.decoding is None
+    assert found.kernels.dequantized == 12  # six linear layers in each of two blocks
+
+
+def test_encoder_decoders_decode(tiny):
+    assert measure(tiny["mt5"], tiny["mt5"]).quantized.decoding > 0
+
+
+def test_a_model_that_is_not_ours(tiny):
+    steps = []
+    found = measure(tiny["llama"], tiny["llama"], step=lambda: steps.append(1), batch=2)
+    assert found.kernels is None
+    assert found.ratios.weight_bytes == 1
+    assert len(steps) == 2 * (1 + 1 + found.rounds)
+
+
+def test_an_end_token_ends_nothing(tmp_path):
+    """With a vocabulary of one token, every token is the end."""
+    model = save_tiny("llama", tmp_path / "m", vocab_size=1, bos_token_id=0, eos_token_id=0, pad_token_id=0)
+    assert measure(model, model).quantized.decoding > 0
+
+
+def test_two_models_of_different_kinds(tiny):
+    with pytest.raises(BadOption, match=r"bert is masked, .*llama is causal: give the model that it was made from"):
+        measure(tiny["bert"], tiny["llama"])
+
+
+def test_too_long_for_the_model(tiny):
+    with pytest.raises(BadOption, match=r"are 131, .* takes 128: ask for fewer"):
+        measure(tiny["llama"], tiny["llama"], prompt_tokens=128)
+
+
+def test_an_unknown_device(tiny):
+    with pytest.raises(BadOption, match="unknown device 'moon'"):
+        measure(tiny["llama"], tiny["llama"], device="moon")
+
+
+def test_kernels_and_what_they_hold():
+    """On int4 kernels: codes twice, half a byte each, a scale of 2 bytes a row, and in the kernel's grid a scale and a zero of 2 bytes."""
+    shape = {"name": "w", "shape": (64, 64), "group_size": 64, "symmetric": True}
+    module = torch.nn.ModuleList(QuantizedLinear(TensorPlan(bits=bits, **shape), bias=False) for bits in (4, 8))
+    for layer in module:
+        layer.prepare(torch.bfloat16)
+    found = kernels_of(module)
+    assert (found.int4, found.dequantized, found.largest_product) == (1, 1, None)
+    assert found.reasons == {"4-bit kernels need 4-bit codes; these have 8": 1}
+    assert weight_bytes(module[0]) == 2 * 64 * 64 // 2 + 64 * 2 + 64 * 2 * 2
