@@ -106,6 +106,9 @@ class QuantizeOptions(GridOptions):
     )
     attention_bits: Bits | None = Field(default=None, description="Bits of attention projections, at least.")
     table_overhead: float = Field(default=0.5, description="What language tables may cost, in bits a weight.")
+    calibrate: tuple[str, ...] | None = Field(
+        default=None, description="Languages whose calibration text decides, for example 'eng'; all that are served."
+    )
     separate: bool = Field(
         default=False, description="A checkpoint for every language, or for every group of --protect."
     )
@@ -139,7 +142,7 @@ class RunOptions(MeasureOptions, QuantizeOptions):
                 words.append(value)
             elif name == "symmetric":
                 words.append("--affine")
-            elif name == "protect":
+            elif name == "protect":  # repeated, since an entry holds commas itself
                 words += [word for entry in value for word in ("--protect", entry)]
             elif value is True:
                 words.append(f"--{name.replace('_', '-')}")

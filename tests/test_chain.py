@@ -180,9 +180,17 @@ def test_too_little_memory_is_told_before_loading(tmp_path, texts, monkeypatch):
 def test_the_command_names_what_differs_from_the_defaults():
     assert RunOptions().command == "laaciq run"
     options = RunOptions(
-        model="a b", bits=3, symmetric=False, languages=("eng", "swa"), generate=True, group_size="channel"
+        model="a b",
+        bits=3,
+        symmetric=False,
+        languages=("eng", "swa"),
+        calibrate=("eng",),
+        protect=("0,11", "swa=3"),
+        generate=True,
+        group_size="channel",
     )
-    expected = "laaciq run 'a b' --languages eng,swa --bits 3 --group-size channel --affine --generate"
+    expected = "laaciq run 'a b' --languages eng,swa --bits 3 --group-size channel --affine"
+    expected += " --protect 0,11 --protect swa=3 --calibrate eng --generate"
     assert options.command == expected
 
 

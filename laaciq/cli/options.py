@@ -53,7 +53,9 @@ def _console_type(field: FieldInfo) -> tuple[Any, Any]:
     if isinstance(field.default, tuple):
         return list[str], list(field.default)
     if field.default is None:
-        return _plain(field.annotation) | None, None
+        plain = _plain(field.annotation)
+        # Several names are typed with commas between.
+        return (str if get_origin(plain) is tuple else plain) | None, None
     if get_origin(field.annotation) is Union:
         # A number or a word, such as a group size.
         return str, str(field.default)
@@ -71,8 +73,8 @@ def read_values(options: dict[str, Any], languages: str | None) -> dict[str, Any
     values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in options.items()}
     if "group_size" in values:
         values["group_size"] = group_size(values["group_size"])
-    names = split_names(languages)
-    return values | {"languages": None if names is None else tuple(names)}
+    names = {"languages": languages} | ({"calibrate": values["calibrate"]} if "calibrate" in values else {})
+    return values | {name: None if text is None else tuple(split_names(text) or ()) for name, text in names.items()}
 
 
 def split_names(names: str | None) -> list[str] | None:

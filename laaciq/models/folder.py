@@ -19,6 +19,8 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 # Files up to this size are hashed whole; of larger ones the ends, the size and the time of change.
 _HASHED_WHOLE = 64 * 2**20
 _HASHED_END = 2**20
+# Pages of a mapped file count as ours until it is closed: it is opened anew after this many bytes.
+_MAPPED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,21 @@ def find_model(source: str | Path) -> ModelFolder:
 
 
 def stream_tensors(folder: ModelFolder) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of a safetensors model, one at a time, without building the model."""
+    """Every tensor of a safetensors model, one at a time, mapped and not copied, without building the model."""
     for path in folder.weight_files:
         if path.suffix != ".safetensors":
             raise BrokenModel(f"{path} cannot be streamed: convert the model to safetensors first")
         try:
             with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 (safe_open is no dict)
-                    yield name, file.get_tensor(name)
+                names = list(file.keys())[::-1]
+            while names:
+                mapped = 0
+                with safe_open(path, framework="pt") as file:
+                    while names and mapped < _MAPPED_BYTES:
+                        name = names.pop()
+                        tensor = file.get_tensor(name)
+                        mapped += tensor.nbytes
+                        yield name, tensor
         except (SafetensorError, OSError) as error:
             raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None
 

@@ -6,6 +6,7 @@ attention. C: shared codes with tables by cluster of languages. Protected blocks
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +43,7 @@ def make_plans(
     reads = reads_text(options)
     if profile is None and (reads or options.outlier_bits is not None):
         raise BadOption(f"method {method.name!r} with these options needs a profile of the model: give texts")
-    served = [] if profile is None else _served(profile, served_bound)
+    served = [] if profile is None else _served(profile, served_bound, options.calibrate)
     protections = [_protection(entry, len(anatomy.block_names)) for entry in options.protect]
     if not options.separate:
         protected = frozenset().union(*(p.blocks for p in protections))
@@ -164,11 +165,17 @@ def cluster_languages(profile: Profile, languages: list[str], count: int) -> lis
     return sorted(clusters, key=lambda members: languages.index(members[0]))
 
 
-def _served(profile: Profile, bound: float) -> list[str]:
+def _served(profile: Profile, bound: float, chosen: Iterable[str] | None) -> list[str]:
+    """The languages that decide: those that the model serves, or of them the ones chosen."""
     served = [r.language for r in profile.languages if r.bits_per_byte is None or r.bits_per_byte <= bound]
     if not served:
         raise BadOption(f"no language has {bound:g} bits a byte or less: raise --served-bound or give other texts")
-    return served
+    if chosen is None:
+        return served
+    codes = [language(name).code for name in chosen]
+    if missing := [code for code in codes if code not in served]:
+        raise BadOption(f"--calibrate names {missing[0]}, which has no calibration text here or is not served")
+    return codes
 
 
 def _protection(entry: str, blocks: int) -> Protection:

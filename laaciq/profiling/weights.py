@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
-from safetensors import SafetensorError, safe_open
 
 from laaciq.errors import BrokenModel
-from laaciq.models import ModelFolder
+from laaciq.models import ModelFolder, stream_tensors
 from laaciq.profiling import histogram
 from laaciq.profiling.histogram import PatternHistogram
 from laaciq.profiling.moments import LargestMagnitudes, Moments, top_count
@@ -20,8 +19,6 @@ TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
 # The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of the models that the seeds call dense 0.13 to 0.62 %. Ten per cent
 # is beyond any of these: a few weights then carry the tensor, and keeping them in 16 bits costs nothing.
 SPARSE_SHARE = 0.1
-# Pages of a mapped file count as ours until it is closed: it is opened anew after this many bytes.
-_MAPPED_BYTES = 64 * 2**20
 
 
 class WeightStatistics(BaseModel):
@@ -69,7 +66,7 @@ def scan_weights(
     files but for their headers.
     """
     found = {}
-    for name, tensor in _stream(folder):
+    for name, tensor in stream_tensors(folder):
         if tensor.is_floating_point() and tensor.ndim > 1 and tensor.numel():
             found[name] = tensor_statistics(name, tensor)
         advance(tensor.nbytes)
@@ -112,23 +109,3 @@ def magnitude_pattern(top_share: float, count: int) -> Literal["sparse", "dense"
 def pooled_moments(tensors: Iterable[WeightStatistics]) -> Moments:
     """Mean, σ and κ over all weights of several tensors, such as κ_l over the linear weights of a block."""
     return sum((tensor.moments for tensor in tensors), Moments())
-
-
-def _stream(folder: ModelFolder) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor, one at a time, mapped and not copied."""
-    for path in folder.weight_files:
-        if path.suffix != ".safetensors":
-            raise BrokenModel(f"{path} cannot be streamed: convert the model to safetensors first")
-        try:
-            with safe_open(path, framework="pt") as file:
-                names = list(file.keys())[::-1]
-            while names:
-                mapped = 0
-                with safe_open(path, framework="pt") as file:
-                    while names and mapped < _MAPPED_BYTES:
-                        name = names.pop()
-                        tensor = file.get_tensor(name)
-                        mapped += tensor.nbytes
-                        yield name, tensor
-        except (SafetensorError, OSError) as error:
-            raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None

@@ -97,6 +97,14 @@ def test_languages_that_are_not_served_decide_nothing(model, profile):
     assert plan.languages == [min(profile.languages, key=lambda result: result.bits_per_byte).language]
 
 
+def test_one_language_may_decide_for_all(model, profile):
+    """As in the usual calibration, on English alone."""
+    plan = make_plans(
+        model.anatomy, QuantizeOptions(method="gptq", calibrate=("English",), group_size=16), profile
+    ).first
+    assert plan.languages == ["eng"]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
@@ -104,6 +112,7 @@ def test_languages_that_are_not_served_decide_nothing(model, profile):
         ({"protect": ("first",)}, BadOption, "names no blocks"),
         ({"protect": ("xyz=1",)}, UnknownLanguage, "unknown language 'xyz'"),
         ({"protect": ("yor=1",), "separate": True}, BadOption, "names yor, which has no calibration text"),
+        ({"method": "gptq", "calibrate": ("yor",)}, BadOption, "--calibrate names yor"),
         ({"method": "adaptive", "table_overhead": 0.1}, BadOption, "a table costs 1.00 bits a weight"),
     ],
 )
