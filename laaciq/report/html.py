@@ -7,6 +7,7 @@ from html import escape
 from string import Template
 
 import plotly.graph_objects as go
+from matplotlib.figure import Figure
 
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.planning.plan import PlanSet
@@ -124,8 +125,13 @@ def _explanation(profile: Profile, evaluation: Evaluation) -> str:
     """The plots of the profile, with the theory's own correlation first."""
     figures = figures_of(profile, evaluation)
     first = figures.pop("kurtosis-degradation")
-    drawn = "\n".join(f'<figure class="drawing">{inline_svg(figure)}</figure>' for figure in (first, *figures.values()))
+    drawn = "\n".join(_drawing(figure) for figure in (first, *figures.values()))
     return f"<h2>Weights and activations</h2>\n<p>{escape(wording.EXPLANATION)}</p>\n{drawn}"
+
+
+def _drawing(figure: Figure) -> str:
+    label = escape(figure.axes[0].get_title())
+    return f'<figure class="drawing" role="img" aria-label="{label}">{inline_svg(figure)}</figure>'
 
 
 def _figure(figure: go.Figure, *, name: str, caption: str, first: bool) -> str:

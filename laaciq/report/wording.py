@@ -16,7 +16,7 @@ MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "b
 ABSENT = "–"
 EXPLANATION = (
     "The theory expects languages that lean on blocks of heavy-tailed weights (high κ_eff) to lose otherwise than others. "
-    "These plots show what is in this model; whether they explain the losses is for the eye to judge, and for `laaciq screen` to predict."
+    "These plots show what is in this model; whether they explain the losses is for the eye to judge, and for 'laaciq screen' to predict."
 )
 
 
