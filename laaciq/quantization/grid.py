@@ -33,6 +33,10 @@ class Grid:
             return quotients.clamp_(-levels, levels).add_(levels)
         return quotients.add_(self.zeros.float()[..., None]).clamp_(0, 2**bits - 1)
 
+    def rows(self, start: int, stop: int) -> Grid:
+        """Of some outputs."""
+        return Grid(self.scales[start:stop], None if self.zeros is None else self.zeros[start:stop])
+
     def decode(self, codes: torch.Tensor, bits: int) -> torch.Tensor:
         return self.units(codes, bits).mul_(self.scales.float()[..., None])
 

@@ -41,7 +41,10 @@ def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibrat
             mean = _needed(calibration, plan).mean_squares.mean(0, keepdim=True)
             return _search(groups, group(mean, plan, filler=0.0), plan, dtype)
         case "minimax":
-            return _search(groups, group(_needed(calibration, plan).mean_squares, plan, filler=0.0), plan, dtype)
+            squares = group(_needed(calibration, plan).mean_squares, plan, filler=0.0)
+            # No language may be worse off than under the grid that is best for the weights alone: that one is tried too.
+            shared = _search(groups, _filling(plan, matrix.device), plan, dtype)
+            return _search(groups, squares, plan, dtype, also=shared)
 
 
 def _needed(calibration: TensorCalibration | None, plan: TensorPlan) -> TensorCalibration:
@@ -55,17 +58,22 @@ def _filling(plan: TensorPlan, device: torch.device) -> torch.Tensor:
     return group(torch.ones(1, plan.shape[1], device=device), plan, filler=0.0)
 
 
-def _search(groups: torch.Tensor, importance: torch.Tensor, plan: TensorPlan, dtype: torch.dtype) -> Grid:
-    """The grid of least cost Σ_j m_j (w_j − Q(w_j))², for several languages of least largest cost.
+def _search(
+    groups: torch.Tensor, importance: torch.Tensor, plan: TensorPlan, dtype: torch.dtype, also: Grid | None = None
+) -> Grid:
+    """The grid of least cost Σ_j m_j (w_j − Q(w_j))², for several languages of least largest cost; `also` is tried too.
 
     `importance` is m, (languages, groups, inputs of a group).
     """
+    cost = _cost(importance, plan)
     if plan.group_size == "tensor":
-        return _search_piece(groups, _cost(importance, plan), plan, dtype)
+        return _search_piece(groups, cost, plan, dtype, also)
     piece = _CORE_PIECE * torch.get_num_threads() if groups.device.type == "cpu" else _OTHER_PIECE
     rows = max(1, piece // (groups.shape[1] * groups.shape[2]))
-    cost = _cost(importance, plan)
-    pieces = [_search_piece(piece, cost, plan, dtype) for piece in groups.split(rows)]
+    pieces = [
+        _search_piece(part, cost, plan, dtype, None if also is None else also.rows(start, start + rows))
+        for start, part in zip(range(0, len(groups), rows), groups.split(rows), strict=True)
+    ]
     zeros = None if plan.symmetric else torch.cat([p.zeros for p in pieces if p.zeros is not None])
     return Grid(torch.cat([piece.scales for piece in pieces]), zeros)
 
@@ -86,7 +94,7 @@ def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
     return cost
 
 
-def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: torch.dtype) -> Grid:
+def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: torch.dtype, also: Grid | None) -> Grid:
     low, high = extremes(groups, plan)
     largest = torch.maximum(-low, high)
     mean_square = groups.square().mean(-1)
@@ -98,10 +106,10 @@ def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: tor
     where = torch.zeros_like(span)
     grid = grid_between(low, high, plan, dtype)
 
-    def attempt(place: torch.Tensor) -> None:
+    def attempt(place: torch.Tensor, tried: Grid | None = None) -> None:
         nonlocal best, where, grid
         ratio = torch.exp(span * place)
-        tried = grid_between(low * ratio, high * ratio, plan, dtype)
+        tried = tried or grid_between(low * ratio, high * ratio, plan, dtype)
         errors = tried.decode(tried.encode(groups, plan.bits), plan.bits).sub_(groups).square_()
         cost_now = cost(errors)
         better = cost_now < best
@@ -115,6 +123,8 @@ def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: tor
     for step in range(1, REFINED + 1):
         offset = (2 * step / (REFINED + 1) - 1) / (SCANNED - 1)
         attempt((middle + offset).clamp(0, 1))
+    if also is not None:
+        attempt(middle, also)
     return grid
 
 

@@ -52,24 +52,14 @@ def test_the_optimum_is_never_worse_than_min_max(seed, bits, group_size, symmetr
 
 
 @given(st.integers(0, 1000), st.sampled_from((2, 3, 4)), GROUP, st.booleans())
-def test_minimax_never_leaves_a_language_worse_off_than_the_widest_grid(seed, bits, group_size, symmetric):
-    """In every group its worst language is at most as badly off as under the widest grid, which it tries too."""
+def test_minimax_worst_error_is_never_above_the_shared_optimum_s(seed, bits, group_size, symmetric):
+    """In every group, but for what float32 adds up in another order."""
     matrix, known = weights(seed), calibration(seed)
     fair, plan = quantized(matrix, "minimax", bits, group_size, symmetric, known)
     worst = group_errors(matrix, fair, plan, known.mean_squares).amax(0)
-    shared, _ = quantized(matrix, "minmax", bits, group_size, symmetric)
-    assert bool((worst <= group_errors(matrix, shared, plan, known.mean_squares).amax(0) * (1 + 1e-5)).all())
-
-
-@given(st.integers(0, 1000), st.sampled_from((2, 3, 4)), st.booleans())
-def test_minimax_worst_error_is_not_above_the_shared_optimum_s(seed, bits, symmetric):
-    """Summed over groups, where one group's fine steps may favour the one or the other by a hair."""
-    matrix, known = weights(seed, rows=32), calibration(seed)
-    fair, plan = quantized(matrix, "minimax", bits, 16, symmetric, known)
-    shared, _ = quantized(matrix, "mse", bits, 16, symmetric)
-    squares = known.mean_squares
-    worst_fair = group_errors(matrix, fair, plan, squares).amax(0).sum()
-    assert worst_fair <= group_errors(matrix, shared, plan, squares).amax(0).sum() * 1.01
+    for other in ("mse", "minmax"):
+        shared, _ = quantized(matrix, other, bits, group_size, symmetric)
+        assert bool((worst <= group_errors(matrix, shared, plan, known.mean_squares).amax(0) * (1 + 1e-5)).all())
 
 
 @given(st.integers(0, 1000), st.sampled_from((2, 3, 4)))
