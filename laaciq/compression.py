@@ -11,15 +11,11 @@ from laaciq.corpus import read_split
 from laaciq.engine.progress import Silence
 from laaciq.errors import OutputConflict
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, QuantizeOptions
+from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, CheckpointOptions
 from laaciq.planning import PlanSet, find_method, make_plans
 from laaciq.planning.strategy import reads_text
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, is_checkpoint, write_checkpoint
-
-
-class _Options(MeasureOptions, QuantizeOptions):
-    """How weights are stored, and how calibration text is put to the model."""
 
 
 class Quantized(BaseModel):
@@ -46,14 +42,13 @@ def quantize(
     progress: Silence | None = None,
     **options: object,
 ) -> Quantized:
-    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions` and `MeasureOptions`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`.
 
     `texts` is read only where the method or an option calibrates on it, and of it only the calibration part.
     """
     progress = progress or Silence()
-    chosen = _Options.of(**options)
-    asked = chosen.quantizing()
-    measuring = MeasureOptions(**chosen.model_dump(include=set(MeasureOptions.model_fields)))
+    chosen = CheckpointOptions.of(**options)
+    asked, measuring = chosen.quantizing(), chosen.measuring()
     find_method(asked.method)
     folder, root = find_model(model), Path(out)
     if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not _ours(root))):

@@ -118,7 +118,15 @@ class QuantizeOptions(GridOptions):
         return QuantizeOptions(**self.model_dump(include=set(QuantizeOptions.model_fields)))
 
 
-class RunOptions(MeasureOptions, QuantizeOptions):
+class CheckpointOptions(MeasureOptions, QuantizeOptions):
+    """What `laaciq quantize` takes: how weights are stored, and how calibration text is put to the model."""
+
+    def measuring(self) -> MeasureOptions:
+        """The part of the options that decides a measurement."""
+        return MeasureOptions(**self.model_dump(include=set(MeasureOptions.model_fields)))
+
+
+class RunOptions(CheckpointOptions):
     """What `laaciq run` takes."""
 
     model: str = REFERENCE
@@ -161,7 +169,3 @@ class RunOptions(MeasureOptions, QuantizeOptions):
         # Whatever else differs from the defaults gets a folder of its own, under a name that stays the same.
         mark = hashlib.sha256(json.dumps(special, sort_keys=True).encode()).hexdigest()[:6] if special else ""
         return Path("laaciq-runs") / (f"{name}-{mark}" if mark else name)
-
-    def measuring(self) -> MeasureOptions:
-        """The part of the options that decides a measurement."""
-        return MeasureOptions(**self.model_dump(include=set(MeasureOptions.model_fields)))

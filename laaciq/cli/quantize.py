@@ -11,14 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions, QuantizeOptions
+from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
 
 
-class _Options(MeasureOptions, QuantizeOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.options_of(CheckpointOptions)
 def quantize(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
     model: shared.Model = REFERENCE,

@@ -147,13 +147,10 @@ def check_layers(module: nn.Module) -> None:
 
 def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters, tied ones once, and buffers that belong into a checkpoint."""
-    stored = module.state_dict(keep_vars=True)
-    seen: set[int] = set()
     for name, parameter in module.named_parameters():
-        seen.add(id(parameter))
         yield name, parameter.detach()
-    for name, value in stored.items():
-        if id(value) not in seen and not isinstance(value, nn.Parameter):
+    for name, value in module.state_dict(keep_vars=True).items():
+        if not isinstance(value, nn.Parameter):
             yield name, value
 
 

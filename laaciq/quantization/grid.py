@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
+from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.planning import TensorPlan
 from laaciq.quantization.kept import KeptWeights
 
@@ -61,11 +62,6 @@ class QuantizedMatrix:
             grid = Grid(self.tables[table], grid.zeros)
         weights = ungroup(grid.decode(group(self.codes, plan), plan.bits), plan)
         return weights if self.kept is None else self.kept.put_into(weights)
-
-
-def symmetric_levels(bits: int) -> int:
-    """q, the levels on each side of zero."""
-    return 2 ** (bits - 1) - 1
 
 
 def grid_between(low: torch.Tensor, high: torch.Tensor, plan: TensorPlan, dtype: torch.dtype) -> Grid:

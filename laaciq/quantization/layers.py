@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import Grid, QuantizedMatrix, symmetric_levels
+from laaciq.quantization.grid import Grid, QuantizedMatrix
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.packing import pack, packed_bytes, unpack
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import torch
 
+from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import Grid, symmetric_levels
+from laaciq.quantization.grid import Grid
 from laaciq.quantization.kept import KeptWeights
 
 # Of the mean second moment, added to all; multiplied until H has an inverse in floating point.

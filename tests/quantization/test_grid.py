@@ -2,10 +2,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.options import BITS
 from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
-from laaciq.quantization.grid import symmetric_levels
 from laaciq.quantization.packing import pack, unpack
 
 GROUP = st.sampled_from([1, 3, 8, 64, "channel", "tensor"])
