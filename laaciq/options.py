@@ -44,6 +44,13 @@ def _keepable(percent: float) -> float:
     return percent
 
 
+# What plans are made for; see laaciq.allocation.objectives.
+Objective = Literal["worst", "worst-quarter", "disparity", "mean"]
+# How much time planning may take: for a first look, or for what is shipped.
+Effort = Literal["fast", "full"]
+# Where a checkpoint is to run: here, or under the rules of a serving engine.
+Runtime = Literal["laaciq", "vllm"]
+
 Bits = Annotated[int, AfterValidator(_offered)]
 KeptPercent = Annotated[float, AfterValidator(_keepable)]
 GroupSize = Annotated[int | Literal["channel", "tensor"], AfterValidator(_positive)]
@@ -109,6 +116,23 @@ class QuantizeOptions(GridOptions):
     calibrate: tuple[str, ...] | None = Field(
         default=None, description="Languages whose calibration text decides, for example 'eng'; all that are served."
     )
+    budget: float | None = Field(
+        default=None, gt=0, description="Bits a weight that a plan may take; what the grid of --bits takes if not given."
+    )
+    budget_for: Literal["blocks", "model"] = Field(
+        default="blocks", description="What the budget is for: linear layers of the blocks, or the whole model."
+    )
+    objective: Objective = Field(
+        default="worst", description="What a plan makes small: worst, worst-quarter, disparity or mean."
+    )
+    language_weight: tuple[str, ...] = Field(
+        default=(), description="What a language counts for the mean: 'swa=3'; repeatable, others count 1."
+    )
+    hold_out: tuple[str, ...] | None = Field(
+        default=None, description="Languages that planning may not see, for example 'swa,tam'; they are measured."
+    )
+    effort: Effort = Field(default="fast", description="Of planning: fast or full.")
+    runtime: Runtime = Field(default="laaciq", description="Plan only what this runtime loads: laaciq or vllm.")
     separate: bool = Field(
         default=False, description="A checkpoint for every language, or for every group of --protect."
     )

@@ -73,7 +73,7 @@ def read_values(options: dict[str, Any], languages: str | None) -> dict[str, Any
     values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in options.items()}
     if "group_size" in values:
         values["group_size"] = group_size(values["group_size"])
-    names = {"languages": languages} | ({"calibrate": values["calibrate"]} if "calibrate" in values else {})
+    names = {"languages": languages} | {name: values[name] for name in ("calibrate", "hold_out") if name in values}
     return values | {name: None if text is None else tuple(split_names(text) or ()) for name, text in names.items()}
 
 

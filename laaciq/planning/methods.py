@@ -17,13 +17,15 @@ READ_TEXT: frozenset[Clip] = frozenset({"seed", "effective", "minimax"})
 
 @dataclass(frozen=True)
 class Method:
-    """`adaptive` methods add tables of scales by cluster of languages, over codes that all share."""
+    """`adaptive` methods add tables of scales by cluster of languages, over codes that all share. `planned` ones choose the storage of every
+    tensor by what it costs the languages."""
 
     name: str
     summary: str
     clip: Clip
     rounding: Rounding = "nearest"
     adaptive: bool = False
+    planned: bool = False
 
     @property
     def reads_text(self) -> bool:
@@ -33,6 +35,13 @@ class Method:
 METHODS = {
     method.name: method
     for method in (
+        Method(
+            "planned",
+            "Bits and groups by tensor planned for the worst-off language within --budget; rounded as in 'gptq', languages weighed to help it.",
+            "effective",
+            rounding="second-order",
+            planned=True,
+        ),
         Method("rtn", "Round to nearest on the min–max grid of every group.", "minmax"),
         Method("mse", "The grid of every group that minimises its true squared error.", "mse"),
         Method("aciq", "ACIQ: clip every group at σ·f(κ, B), by our fit of f.", "aciq"),

@@ -94,14 +94,22 @@ class Size(_Strict):
 
 
 class Plan(_Strict):
-    """`languages` are those whose calibration text decided anything; `tables` the clusters of them that have scales of their own."""
+    """`weights` say how much each language's calibration text decides, one in all; none where no text decides anything. `tables` are the
+    clusters of languages that have scales of their own. `predicted` is what each language is expected to lose, ΔNLL in nats a token, where
+    that was computed."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     method: str
     tensors: list[TensorPlan]
     size: Size
-    languages: list[str] = []
+    weights: dict[str, float] = {}
     tables: list[list[str]] = []
+    predicted: dict[str, float] = {}
+
+    @property
+    def languages(self) -> list[str]:
+        """Those whose calibration text decides anything."""
+        return list(self.weights)
 
     def __getitem__(self, name: str) -> TensorPlan:
         return next(tensor for tensor in self.tensors if tensor.name == name)

@@ -43,7 +43,7 @@ def make_plans(
     reads = reads_text(options)
     if profile is None and (reads or options.outlier_bits is not None):
         raise BadOption(f"method {method.name!r} with these options needs a profile of the model: give texts")
-    served = [] if profile is None else _served(profile, served_bound, options.calibrate)
+    served = [] if profile is None else served_languages(profile, served_bound, options.calibrate)
     protections = [_protection(entry, len(anatomy.block_names)) for entry in options.protect]
     if not options.separate:
         protected = frozenset().union(*(p.blocks for p in protections))
@@ -61,6 +61,10 @@ def make_plans(
         for name, group in groups.items()
     }
     return PlanSet(plans=plans)
+
+
+def equal_weights(languages: list[str]) -> dict[str, float]:
+    return dict.fromkeys(languages, 1 / len(languages)) if languages else {}
 
 
 def reads_text(options: QuantizeOptions) -> bool:
@@ -97,7 +101,11 @@ def _plan(
         tables = cluster_languages(profile, languages, _table_count(tensors, options.table_overhead))
         tensors = [t.model_copy(update={"tables": len(tables) if t.quantized else 0}) for t in tensors]
     return Plan(
-        method=method.name, tensors=tensors, size=count_size(tensors, anatomy), languages=languages, tables=tables
+        method=method.name,
+        tensors=tensors,
+        size=count_size(tensors, anatomy),
+        weights=equal_weights(languages),
+        tables=tables,
     )
 
 
@@ -165,7 +173,7 @@ def cluster_languages(profile: Profile, languages: list[str], count: int) -> lis
     return sorted(clusters, key=lambda members: languages.index(members[0]))
 
 
-def _served(profile: Profile, bound: float, chosen: Iterable[str] | None) -> list[str]:
+def served_languages(profile: Profile, bound: float, chosen: Iterable[str] | None) -> list[str]:
     """The languages that decide: those that the model serves, or of them the ones chosen."""
     served = [r.language for r in profile.languages if r.bits_per_byte is None or r.bits_per_byte <= bound]
     if not served:

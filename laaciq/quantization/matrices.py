@@ -85,7 +85,7 @@ def _block_by_block(
     """Each block with the moments of what the blocks before it, as quantized, pass on. The model is afterwards what it was."""
     if calibration is None:
         raise BadOption(f"method {plan.method!r} calibrates on text: give texts")
-    stream = BlockStream(model, calibration, dict.fromkeys(plan.languages, 1 / len(plan.languages)))
+    stream = BlockStream(model, calibration, plan.weights)
     for index in range(len(model.anatomy.block_names)):
         own = [linear for linear in linears if linear.block == index]
         moments = stream.second_moments(index, own)

@@ -1,0 +1,79 @@
+"""The `Planning`: the plan that was chosen, and what it was chosen by. Written to disk and read back without loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.options import Effort, Objective
+from laaciq.planning import Plan
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MenuLosses(_Result):
+    """ΔNLL a token for every unit, way to store it, and language."""
+
+    losses: list[list[list[float]]]
+
+
+class Measured(_Result):
+    """Losses on validation text, along the planning's languages."""
+
+    losses: list[float]
+
+
+class Probe(_Result):
+    """A random plan: what was predicted for each language and what was measured."""
+
+    predicted: list[float]
+    measured: list[float]
+
+
+class Round(_Result):
+    """One plan that was quantized and measured on validation text; `weights` and `losses` go along the planning's languages."""
+
+    weights: list[float]
+    predicted: list[float]
+    losses: list[float]
+    bits_per_weight: float
+    value: float
+
+
+class FrontPoint(_Result):
+    """The best predicted plan of one size."""
+
+    bits_per_weight: float
+    worst: float
+    disparity: float
+
+
+class Agreement(_Result):
+    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of |measured /
+    predicted − 1| after the languages' scales were fitted."""
+
+    r: float
+    error: float
+
+
+class Planning(_Result):
+    """`gap` is between the predicted objective and the bound that HiGHS proved; `chosen` is the round whose plan this is.
+
+    Losses are KL(original ‖ quantized) in nats a token; `held_out` languages were shown to nothing here.
+    """
+
+    version: Literal[1] = 1
+    plan: Plan
+    objective: Objective
+    effort: Effort
+    languages: list[str]
+    held_out: list[str]
+    gap: float
+    rounds: list[Round]
+    chosen: int
+    probes: list[Probe]
+    agreement: Agreement | None
+    front: list[FrontPoint]
