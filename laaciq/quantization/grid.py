@@ -100,11 +100,11 @@ def group(matrix: torch.Tensor, plan: TensorPlan, *, filler: float | None = None
         matrix = pad(matrix[None].float(), (0, short), mode="replicate")[0]
     elif short:
         matrix = pad(matrix, (0, short), value=filler)
-    return matrix.reshape(matrix.shape[0], -1, plan.group_inputs)
+    return matrix.reshape(matrix.shape[0], matrix.shape[-1] // plan.group_inputs, plan.group_inputs)
 
 
 def ungroup(groups: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
-    return groups.reshape(groups.shape[0], -1)[:, : plan.shape[1]]
+    return groups.flatten(1)[:, : plan.shape[1]]
 
 
 def _divide(groups: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
