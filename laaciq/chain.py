@@ -207,8 +207,10 @@ def describe(plans: PlanSet) -> str:
     """In one line: what differs between tensors is told as a range."""
     plan = plans.first
     kind = "symmetric" if plan.tensors[0].symmetric else "affine"
-    bits = sorted({tensor.bits for tensor in plan.tensors})
+    bits = sorted({tensor.bits for tensor in plan.in_blocks})
     extras = [f"{plan.tensors[0].keep:g} % kept"] if plan.tensors[0].keep else []
+    extras += [f"rank {plan.tensors[0].rank}"] if plan.tensors[0].rank else []
+    extras += [f"embeddings {plan.token_matrices[0].bits} bits"] if plan.token_matrices else []
     extras += [f"{len(plan.tables)} tables"] if plan.tables else []
     extras += [f"{len(plans.plans)} checkpoints"] if len(plans.plans) > 1 else []
     return ", ".join(

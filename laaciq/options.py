@@ -112,6 +112,8 @@ class QuantizeOptions(GridOptions):
         default="block", description="What κ is pooled over: block or component."
     )
     attention_bits: Bits | None = Field(default=None, description="Bits of attention projections, at least.")
+    embedding_bits: Bits | None = Field(default=None, description="Bits of embeddings and head; 16 where not given.")
+    rank: int = Field(default=0, ge=0, description="Rank of a 16-bit correction of every quantized layer; 0 is none.")
     table_overhead: float = Field(default=0.5, description="What language tables may cost, in bits a weight.")
     calibrate: tuple[str, ...] | None = Field(
         default=None, description="Languages whose calibration text decides, for example 'eng'; all that are served."

@@ -23,7 +23,7 @@ class LaaciqConfig(QuantizationConfigMixin):
 
 
 class LaaciqQuantizer(HfQuantizer):
-    """Puts a `QuantizedLinear` in the place of every planned layer before weights are read, and a `language` switch on the model after."""
+    """Puts a quantized layer in the place of every planned one before weights are read, and a `language` switch on the model after."""
 
     requires_calibration = True
     quantization_config: LaaciqConfig

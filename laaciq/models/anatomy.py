@@ -1,4 +1,4 @@
-"""The parts of a transformers model: blocks and linear layers, found and not tabulated by architecture.
+"""The parts of a transformers model: blocks, linear layers and token matrices, found and not tabulated by architecture.
 
 A *block* is an element of an outermost `ModuleList` whose elements hold linear layers. A *linear layer* is an `nn.Linear` or GPT-2's
 `Conv1D`, whose weight is stored transposed; both are seen as a matrix of shape (outputs, inputs).
@@ -6,11 +6,13 @@ A *block* is an element of an outermost `ModuleList` whose elements hold linear 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from laaciq.errors import BrokenModel
@@ -44,6 +46,27 @@ class LinearLayer:
 
 
 @dataclass(frozen=True)
+class TokenMatrix:
+    """A matrix outside the blocks with a row for every token: an embedding table, the head, or both where they are tied.
+
+    `name` is its tensor's, `used_by` names all modules that share it, `obstacle` says what keeps it from being quantized, if anything.
+    """
+
+    name: str
+    module: nn.Module
+    used_by: tuple[str, ...]
+    obstacle: str | None
+
+    @property
+    def matrix(self) -> torch.Tensor:
+        return self.module.get_parameter("weight")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return tuple(self.matrix.shape)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
 class TensorPart:
     """One parameter of a model, tied ones counted once, and what it is part of."""
 
@@ -57,6 +80,13 @@ class Anatomy:
     block_names: tuple[str, ...]
     linears: tuple[LinearLayer, ...]
     tensors: tuple[TensorPart, ...]
+    token_matrices: tuple[TokenMatrix, ...]
+
+    @property
+    def matrices(self) -> dict[str, torch.Tensor]:
+        """All that can be quantized, by name, as (outputs, inputs)."""
+        found = {linear.name: linear.matrix for linear in self.linears}
+        return found | {own.name: own.matrix for own in self.token_matrices}
 
     def parameter_count(self, role: Role | None = None) -> int:
         return sum(_count(part.shape) for part in self.tensors if role is None or part.role == role)
@@ -88,7 +118,7 @@ def dissect(model: nn.Module) -> Anatomy:
         return "head" if id(parameter) == head_weight else "other"
 
     tensors = [TensorPart(name, tuple(p.shape), role(p)) for name, p in model.named_parameters()]
-    return Anatomy(tuple(path for path, _ in blocks), tuple(linears), tuple(tensors))
+    return Anatomy(tuple(path for path, _ in blocks), tuple(linears), tuple(tensors), tuple(_token_matrices(model)))
 
 
 def is_linear(module: nn.Module) -> bool:
@@ -104,6 +134,38 @@ def _find_blocks(model: nn.Module) -> list[tuple[str, nn.Module]]:
         if all(not is_linear(child) and any(map(is_linear, child.modules())) for child in module):
             found += [(f"{path}.{index}", child) for index, child in enumerate(module)]
     return found
+
+
+def _token_matrices(model: nn.Module) -> Iterator[TokenMatrix]:
+    """Embedding tables with a row a token, and the head. Tables of positions or token types are small, and stay as they are."""
+    if not isinstance(model, PreTrainedModel):
+        return
+    vocabulary = model.get_input_embeddings().num_embeddings
+    head = model.get_output_embeddings()
+    users: dict[int, dict[str, nn.Module]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        is_table = isinstance(module, nn.Embedding) and module.num_embeddings == vocabulary
+        weight = module._parameters.get("weight")
+        if weight is not None and (is_table or module is head):
+            users.setdefault(id(weight), {})[path] = module
+    for shared, modules in users.items():
+        first, module = next(iter(modules.items()))
+        obstacles = [_obstacle(path, user) for path, user in modules.items()]
+        named = [name for name, p in model.named_parameters(remove_duplicate=False) if id(p) == shared]
+        obstacles += [f"{name} is the same matrix" for name in named if name.removesuffix(".weight") not in modules]
+        found = next(filter(None, obstacles), None)
+        yield TokenMatrix(f"{first}.weight", module, tuple(modules), found and f"in {type(model).__name__}, {found}")
+
+
+def _obstacle(path: str, module: nn.Module) -> str | None:
+    """What a module does with its matrix, other than to look rows up, and perhaps scale them, or to multiply by it."""
+    if isinstance(module, nn.Embedding):
+        beside = [name for name in module.state_dict() if name != "weight"]
+        if beside or module.max_norm is not None:
+            return f"{path} also has {beside[0]}" if beside else f"{path} changes its rows as it looks them up"
+        return None
+    plain = isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
+    return None if plain else f"{path} is a {type(module).__name__}, no linear layer"
 
 
 def _component(block: nn.Module, path: str) -> Component:

@@ -41,7 +41,7 @@ class LanguageModel:
 
     @property
     def vocabulary(self) -> int:
-        return self.module.get_input_embeddings().weight.shape[0]
+        return self.module.get_input_embeddings().num_embeddings
 
     @property
     def longest(self) -> int | None:

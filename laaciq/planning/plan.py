@@ -1,4 +1,7 @@
-"""The `Plan`: for every tensor of the blocks, how it is stored. Made before anything is quantized, written beside the checkpoint."""
+"""The `Plan`: for every tensor of the blocks, and where asked for embeddings and head, how it is stored.
+
+Made before anything is quantized, written beside the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ class TensorPlan(_Strict):
     codes by `rounding`.
 
     16 bits mean that it stays as it is. `keep` % of the weights, chosen by `keep_by`, stay in 16 bits. `tables` further sets of scales serve
-    clusters of languages.
+    clusters of languages. `rank` is that of a correction in 16 bits. `used_by` names the modules of a token matrix (embeddings, and a head that
+    is tied to them); it is empty for linear layers of blocks.
     """
 
     name: str
@@ -44,6 +48,8 @@ class TensorPlan(_Strict):
     keep: KeptPercent = 0.0
     keep_by: Literal["magnitude", "saliency"] = "magnitude"
     tables: int = 0
+    rank: int = 0
+    used_by: tuple[str, ...] = ()
 
     @property
     def quantized(self) -> bool:
@@ -74,12 +80,13 @@ class TensorPlan(_Strict):
 
     @property
     def stored_bits(self) -> int:
-        """Codes, scales, for an affine grid zero points, tables, kept weights with their places."""
+        """Codes, scales, for an affine grid zero points, tables, kept weights with their places, the low-rank correction."""
         if not self.quantized:
             return self.weights * FULL_BITS
         grid = self.groups * (FULL_BITS * (1 + self.tables) + (0 if self.symmetric else self.bits))
         kept = self.kept * _KEPT_BITS + self.shape[0] * _COUNT_BITS if self.kept else 0
-        return self.weights * self.bits + grid + kept
+        low_rank = FULL_BITS * self.rank * sum(self.shape)
+        return self.weights * self.bits + grid + kept + low_rank
 
 
 class Size(_Strict):
@@ -110,6 +117,14 @@ class Plan(_Strict):
     def languages(self) -> list[str]:
         """Those whose calibration text decides anything."""
         return list(self.weights)
+
+    @property
+    def in_blocks(self) -> list[TensorPlan]:
+        return [tensor for tensor in self.tensors if not tensor.used_by]
+
+    @property
+    def token_matrices(self) -> list[TensorPlan]:
+        return [tensor for tensor in self.tensors if tensor.used_by]
 
     def __getitem__(self, name: str) -> TensorPlan:
         return next(tensor for tensor in self.tensors if tensor.name == name)
@@ -148,10 +163,12 @@ class PlanSet(_Strict):
 
 
 def count_size(tensors: list[TensorPlan], anatomy: Anatomy) -> Size:
-    block_weights = sum(tensor.weights for tensor in tensors)
-    block_bits = sum(tensor.stored_bits for tensor in tensors)
+    in_blocks = [tensor for tensor in tensors if not tensor.used_by]
+    block_weights = sum(tensor.weights for tensor in in_blocks)
+    block_bits = sum(tensor.stored_bits for tensor in in_blocks)
     model_weights = anatomy.parameter_count()
-    model_bits = block_bits + FULL_BITS * (model_weights - block_weights)
+    planned_bits = sum(tensor.stored_bits for tensor in tensors)
+    model_bits = planned_bits + FULL_BITS * (model_weights - sum(tensor.weights for tensor in tensors))
     return Size(
         block_bytes=-(-block_bits // 8),
         block_bits_per_weight=block_bits / block_weights,

@@ -93,6 +93,7 @@ def _plan(
             rounding=method.rounding,
             keep=options.keep,
             keep_by=options.keep_by,
+            rank=min(options.rank, *linear.shape),
         )
         for linear in anatomy.linears
     ]
@@ -100,6 +101,7 @@ def _plan(
     if method.adaptive and profile is not None:
         tables = cluster_languages(profile, languages, _table_count(tensors, options.table_overhead))
         tensors = [t.model_copy(update={"tables": len(tables) if t.quantized else 0}) for t in tensors]
+    tensors += _token_plans(anatomy, options, method)
     return Plan(
         method=method.name,
         tensors=tensors,
@@ -107,6 +109,26 @@ def _plan(
         weights=equal_weights(languages),
         tables=tables,
     )
+
+
+def _token_plans(anatomy: Anatomy, options: QuantizeOptions, method: Method) -> list[TensorPlan]:
+    """Embeddings and head. What languages put into a layer says nothing of a table that is looked up: no text decides about them."""
+    if options.embedding_bits is None:
+        return []
+    if found := next((matrix.obstacle for matrix in anatomy.token_matrices if matrix.obstacle), None):
+        raise BadOption(f"these embeddings cannot be quantized ({found}): leave out --embedding-bits")
+    return [
+        TensorPlan(
+            name=matrix.name,
+            shape=matrix.shape,
+            bits=options.embedding_bits,
+            group_size=options.group_size,
+            symmetric=options.symmetric,
+            clip="mse" if method.reads_text else method.clip,
+            used_by=matrix.used_by,
+        )
+        for matrix in anatomy.token_matrices
+    ]
 
 
 def _bits_by_tensor(

@@ -1,7 +1,7 @@
 """A quantized model on disk: a folder that transformers loads once `laaciq` is imported.
 
-For every quantized layer, packed codes with scales, zero points, tables and kept weights under the layer's own name; every other tensor in 16
-bits; config.json with the plan; tokenizer. Written shard by shard, whole or not at all.
+For every quantized layer, packed codes with scales, zero points, tables, kept weights and a low-rank correction under the layer's own name;
+every other tensor in 16 bits; config.json with the plan; tokenizer. Written shard by shard, whole or not at all.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from laaciq.models.anatomy import is_linear
 from laaciq.options import CHECKPOINT_METHOD
 from laaciq.planning import Plan, TensorPlan
 from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.kept import half
-from laaciq.quantization.layers import QuantizedLinear, part_shapes, read_stored, stored_tensors
+from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
 
 PLAN = "plan.json"
 SHARD_BYTES = 2 * 10**9
@@ -82,30 +84,62 @@ def layer_name(plan: TensorPlan) -> str:
 
 
 def replace_layers(module: nn.Module, plan: Plan, brain_floats: Iterable[str] = ()) -> None:
-    """Put an empty `QuantizedLinear` in the place of every layer that the plan quantizes."""
+    """Put an empty `QuantizedLinear` or `QuantizedEmbedding` in the place of every layer that the plan quantizes."""
     in_brain = set(brain_floats)
     for tensor in plan.tensors:
         if not tensor.quantized:
             continue
         name = layer_name(tensor)
-        try:
-            layer = module.get_submodule(name)
-        except AttributeError:
-            raise BrokenModel(f"this plan is for another model: there is no layer {name}") from None
-        if not is_linear(layer) or sorted(layer.get_parameter("weight").shape) != sorted(tensor.shape):
-            raise BrokenModel(f"this plan is for another model: {name} is no linear layer of shape {tensor.shape}")
-        has_bias = getattr(layer, "bias", None) is not None
         parts = frozenset(part for part in part_shapes(tensor) if f"{name}.{part}" in in_brain)
-        with torch.device(layer.get_parameter("weight").device):
-            replacement = QuantizedLinear(tensor, bias=has_bias, brain_floats=parts)
-        module.set_submodule(name, replacement)
+        owner = _replace(module, name, tensor, brain_floats=parts)
+        for other in tensor.used_by:
+            if other != name:
+                _replace(module, other, tensor, owner=owner)
+    _untie(module, {f"{user}.weight" for tensor in plan.token_matrices if tensor.quantized for user in tensor.used_by})
+
+
+def _replace(
+    module: nn.Module,
+    name: str,
+    plan: TensorPlan,
+    *,
+    brain_floats: frozenset[str] = frozenset(),
+    owner: StoredMatrix | None = None,
+) -> StoredMatrix:
+    try:
+        layer = module.get_submodule(name)
+    except AttributeError:
+        raise BrokenModel(f"this plan is for another model: there is no layer {name}") from None
+    looked_up = bool(plan.used_by) and isinstance(layer, nn.Embedding)
+    if not (looked_up or is_linear(layer)) or sorted(layer.get_parameter("weight").shape) != sorted(plan.shape):
+        kind = "embedding or linear layer" if plan.used_by else "linear layer"
+        raise BrokenModel(f"this plan is for another model: {name} is no {kind} of shape {plan.shape}")
+    replacement: StoredMatrix
+    with torch.device(layer.get_parameter("weight").device):
+        if isinstance(layer, nn.Embedding):
+            replacement = QuantizedEmbedding(plan, layer, brain_floats=brain_floats, owner=owner)
+        else:
+            has_bias = getattr(layer, "bias", None) is not None
+            replacement = QuantizedLinear(plan, bias=has_bias, brain_floats=brain_floats, owner=owner)
+    module.set_submodule(name, replacement)
+    return replacement
+
+
+def _untie(module: nn.Module, names: set[str]) -> None:
+    """Let transformers not tie the named weights, which are no parameters any more: modules that share a matrix share its codes already."""
+    for path, part in module.named_modules():
+        prefix = f"{path}." if path else ""
+        for attribute in ("_tied_weights_keys", "all_tied_weights_keys"):
+            if pairs := getattr(part, attribute, None):
+                kept = {k: v for k, v in pairs.items() if not names & {f"{prefix}{k}", f"{prefix}{v}"}}
+                setattr(part, attribute, kept)
 
 
 def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = None) -> Plan:
     """Replace the weights of `model`, in place, by what the checkpoint means, with the shared scales or a table's; returns its plan."""
     plan = read_plan(folder)
     planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
-    linears = {linear.name: linear for linear in model.anatomy.linears}
+    targets = model.anatomy.matrices
     parameters = dict(model.module.named_parameters())
     pending: dict[str, dict[str, torch.Tensor]] = {}
     try:
@@ -120,7 +154,7 @@ def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = 
                 parts[part] = stored.to(model.device)
                 if len(parts) == len(part_shapes(tensor)):
                     check_parts(parts, tensor)
-                    linears[tensor.name].matrix.copy_(read_stored(pending.pop(layer), tensor).dequantize(tensor, table))
+                    targets[tensor.name].copy_(read_stored(pending.pop(layer), tensor).dequantize(tensor, table))
                     del planned[layer]
     except (SafetensorError, OSError, KeyError, RuntimeError) as error:
         raise BrokenModel(f"{folder} is broken or for another model ({error}); quantize again") from None
@@ -141,8 +175,8 @@ def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
 def check_layers(module: nn.Module) -> None:
     """As `check_parts`, for every quantized layer of a loaded model."""
     for layer in module.modules():
-        if isinstance(layer, QuantizedLinear):
-            check_parts({part: layer.get_buffer(part) for part in part_shapes(layer.plan)}, layer.plan)
+        if isinstance(layer, StoredMatrix):
+            check_parts(layer.parts, layer.plan)
 
 
 def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

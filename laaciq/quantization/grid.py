@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.planning import TensorPlan
 from laaciq.quantization.kept import KeptWeights
+from laaciq.quantization.low_rank import LowRank
 
 _FLOAT16_NORMAL = torch.finfo(torch.float16).tiny
 _FLOAT16_MAX = torch.finfo(torch.float16).max
@@ -48,12 +49,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """Codes as uint8 of the matrix's shape, their grid, weights kept in 16 bits, and `tables` of scales (tables, *grid_shape) for clusters."""
+    """Codes as uint8 of the matrix's shape, their grid, weights kept in 16 bits, `tables` of scales (tables, *grid_shape) for clusters, and a
+    correction of all weights but the kept ones."""
 
     codes: torch.Tensor
     grid: Grid
     kept: KeptWeights | None = None
     tables: torch.Tensor | None = None
+    low_rank: LowRank | None = None
 
     def dequantize(self, plan: TensorPlan, table: int | None = None) -> torch.Tensor:
         """The simulated weights, float32: exactly what is stored means, with the shared scales or those of a table."""
@@ -61,6 +64,8 @@ class QuantizedMatrix:
         if table is not None and self.tables is not None:
             grid = Grid(self.tables[table], grid.zeros)
         weights = ungroup(grid.decode(group(self.codes, plan), plan.bits), plan)
+        if self.low_rank is not None:
+            weights = weights + self.low_rank.product()
         return weights if self.kept is None else self.kept.put_into(weights)
 
 
@@ -95,11 +100,11 @@ def group(matrix: torch.Tensor, plan: TensorPlan, *, filler: float | None = None
         matrix = pad(matrix[None].float(), (0, short), mode="replicate")[0]
     elif short:
         matrix = pad(matrix, (0, short), value=filler)
-    return matrix.reshape(matrix.shape[0], -1, plan.group_inputs)
+    return matrix.reshape(matrix.shape[0], matrix.shape[-1] // plan.group_inputs, plan.group_inputs)
 
 
 def ungroup(groups: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
-    return groups.reshape(groups.shape[0], -1)[:, : plan.shape[1]]
+    return groups.flatten(1)[:, : plan.shape[1]]
 
 
 def _divide(groups: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

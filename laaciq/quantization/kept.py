@@ -24,6 +24,17 @@ class KeptWeights:
         columns = chosen.nonzero()[:, 1]
         return cls(chosen.sum(1, dtype=torch.int32), columns.to(torch.uint16), half(matrix[chosen]))
 
+    def rows(self, chosen: torch.Tensor) -> KeptWeights:
+        """Of some rows, which may repeat."""
+        counts = self.counts[chosen]
+        starts = (self.counts.cumsum(0) - self.counts)[chosen]
+        before = counts.cumsum(0) - counts
+        places = torch.arange(int(counts.sum()), device=counts.device)
+        places = places + torch.repeat_interleave(starts - before, counts.long())
+        # Gathered as signed ones, since torch does not index unsigned 16-bit numbers.
+        columns = self.columns.view(torch.int16)[places].view(torch.uint16)
+        return KeptWeights(counts, columns, self.values[places])
+
     def put_into(self, matrix: torch.Tensor, value: float | None = None) -> torch.Tensor:
         """The matrix with these weights, or `value`, in their places; a copy."""
         rows = torch.repeat_interleave(torch.arange(len(self.counts), device=matrix.device), self.counts.long())

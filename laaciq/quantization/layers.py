@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from torch.nn import functional
 
 from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import Grid, QuantizedMatrix
-from laaciq.quantization.kept import KeptWeights
-from laaciq.quantization.packing import pack, packed_bytes, unpack
+from laaciq.quantization.stored import StoredMatrix
 
 # torch's int4 kernels know these groups, and tiles of so many outputs and inputs.
 _KERNEL_GROUPS = (32, 64, 128, 256)
@@ -20,46 +16,6 @@ _OUTPUT_TILE, _INPUT_TILES = 32, 2
 # Tokens times weights up to which the kernel beats a bfloat16 product on an H200 (4096 × 4096: 23 µs against 24 at 16 tokens, 80 against
 # 20 at 64); on a CPU it always does. Beyond, weights are dequantized for the one product.
 CUDA_KERNEL_PRODUCTS = 2**28
-
-
-def stored_tensors(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:
-    """What a checkpoint holds of one matrix, by the name of the layer's buffer."""
-    grid, kept = quantized.grid, quantized.kept
-    parts = {"codes": pack(quantized.codes, plan.bits), "scales": grid.scales}
-    if grid.zeros is not None:
-        parts["zeros"] = pack(grid.zeros, plan.bits)
-    if quantized.tables is not None:
-        parts["table_scales"] = quantized.tables
-    if kept is not None:
-        parts |= {"kept_counts": kept.counts, "kept_columns": kept.columns, "kept_values": kept.values}
-    return {name: tensor.cpu().contiguous() for name, tensor in parts.items()}
-
-
-def read_stored(parts: dict[str, torch.Tensor], plan: TensorPlan) -> QuantizedMatrix:
-    """The inverse of `stored_tensors`."""
-    zeros = unpack(parts["zeros"], plan.bits, plan.grid_shape) if "zeros" in parts else None
-    kept = None
-    if "kept_values" in parts:
-        kept = KeptWeights(parts["kept_counts"], parts["kept_columns"], parts["kept_values"])
-    codes = unpack(parts["codes"], plan.bits, plan.shape)
-    return QuantizedMatrix(codes, Grid(parts["scales"], zeros), kept, parts.get("table_scales"))
-
-
-def part_shapes(plan: TensorPlan) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Shape and type of every part that a checkpoint must hold for this plan; 16-bit floats may also be bfloat16."""
-    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
-        "codes": ((packed_bytes(plan.weights, plan.bits),), torch.uint8),
-        "scales": (plan.grid_shape, torch.float16),
-    }
-    if not plan.symmetric:
-        shapes["zeros"] = ((packed_bytes(plan.groups, plan.bits),), torch.uint8)
-    if plan.tables:
-        shapes["table_scales"] = ((plan.tables, *plan.grid_shape), torch.float16)
-    if plan.kept:
-        shapes["kept_counts"] = ((plan.shape[0],), torch.int32)
-        shapes["kept_columns"] = ((plan.kept,), torch.uint16)
-        shapes["kept_values"] = ((plan.kept,), torch.float16)
-    return shapes
 
 
 def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> str | None:
@@ -75,6 +31,8 @@ def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) 
         return f"4-bit kernels need 4-bit codes; these have {plan.bits}"
     if plan.kept:
         return f"4-bit kernels keep no weights in 16 bits; {plan.keep:g} % are kept here"
+    if plan.rank:
+        return f"4-bit kernels have no low-rank correction; it has rank {plan.rank} here"
     if not (fits and tiled):
         return f"4-bit kernels do not fit groups of {plan.group_inputs} in a layer of {outputs}×{inputs} weights"
     if dtype != torch.bfloat16:
@@ -82,20 +40,22 @@ def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) 
     return None if modern else "4-bit kernels need a CPU, or a GPU of compute capability 8.0 or more"
 
 
-class QuantizedLinear(nn.Module):
-    """y = x·Wᵀ + b with W stored as codes. Stands for an `nn.Linear` or a `Conv1D` alike."""
+class QuantizedLinear(StoredMatrix):
+    """y = x·Wᵀ + b with W stored as codes. Stands for an `nn.Linear` or a `Conv1D` alike; a head may be tied to the embeddings' codes."""
 
-    codes: torch.Tensor
     bias: nn.Parameter | None
     dequantized: torch.Tensor | None
     kernel_codes: torch.Tensor | None
 
-    def __init__(self, plan: TensorPlan, *, bias: bool, brain_floats: frozenset[str] = frozenset()) -> None:
-        """`brain_floats` names the parts that are stored in bfloat16."""
-        super().__init__()
-        self.plan = plan
-        for name, (shape, dtype) in part_shapes(plan).items():
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.bfloat16 if name in brain_floats else dtype))
+    def __init__(
+        self,
+        plan: TensorPlan,
+        *,
+        bias: bool,
+        brain_floats: frozenset[str] = frozenset(),
+        owner: StoredMatrix | None = None,
+    ) -> None:
+        super().__init__(plan, brain_floats=brain_floats, owner=owner)
         self.bias = nn.Parameter(torch.zeros(plan.shape[0]), requires_grad=False) if bias else None
         self.table: int | None = None
         self.register_buffer("dequantized", None, persistent=False)
@@ -104,19 +64,21 @@ class QuantizedLinear(nn.Module):
         self.kernel_grids: dict[int | None, torch.Tensor] = {}
         self.prepared_for: tuple[torch.dtype, torch.device] | None = None
 
-    def stored(self) -> QuantizedMatrix:
-        return read_stored({name: self.get_buffer(name) for name in part_shapes(self.plan)}, self.plan)
-
     @property
     def on_int4(self) -> bool:
         return self.kernel_codes is not None
 
     @property
     def weight(self) -> torch.Tensor:
-        """Some models ask a layer's weight for its type; on int4 kernels there is nothing more to see."""
+        """Some models ask a layer's weight for its type, and transformers a head's for its shape; on int4 kernels there is nothing more to
+        see."""
         if self.dequantized is not None:
             return self.dequantized
-        return torch.empty(0, dtype=torch.bfloat16 if self.on_int4 else torch.float32, device=self.codes.device)
+        dtype = torch.bfloat16 if self.on_int4 else torch.float32
+        stand_in = torch.full((), torch.nan, dtype=dtype, device=self.place).expand(self.plan.shape)
+        # transformers initialises what does not say this, and could not write to one number seen many times.
+        stand_in._is_hf_initialized = True  # type: ignore[attr-defined]
+        return stand_in
 
     def use(self, table: int | None) -> None:
         """Switch to the scales of a table. On int4 kernels this copies no weights; else they are dequantized again."""
@@ -130,7 +92,7 @@ class QuantizedLinear(nn.Module):
     @torch.no_grad()
     def prepare(self, dtype: torch.dtype) -> None:
         """Get ready to compute in `dtype` where the layer lies now."""
-        device = self.codes.device
+        device = self.place
         if (dtype, device) == self.prepared_for:
             return
         quantized = self.stored()
@@ -143,15 +105,6 @@ class QuantizedLinear(nn.Module):
         else:
             self.dequantized = quantized.dequantize(self.plan, self.table).to(dtype)
         self.prepared_for = (dtype, device)
-
-    def _apply(self, fn: Callable[..., torch.Tensor], recurse: bool = True) -> QuantizedLinear:
-        """`model.to(dtype)` changes what is computed in, never what is stored: scales keep their 16 bits."""
-        stored = {name: self.get_buffer(name) for name in part_shapes(self.plan)}
-        super()._apply(fn, recurse)
-        for name, before in stored.items():
-            if (moved := self.get_buffer(name)).dtype != before.dtype:
-                setattr(self, name, before.to(moved.device))
-        return self
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.prepare(x.dtype)

@@ -1,20 +1,21 @@
-"""Matrices by their plans: what is kept, the grid of the rest, the codes, the tables of clusters."""
+"""Matrices by their plans: what is kept, the grid of the rest, the codes, the low-rank correction, the tables of clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
 from laaciq.errors import BadOption, BrokenModel
-from laaciq.models import LanguageModel, LinearLayer
+from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.planning import Plan, TensorPlan
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.grid import QuantizedMatrix, group, ungroup
 from laaciq.quantization.kept import KeptWeights
+from laaciq.quantization.low_rank import fit_low_rank
 from laaciq.quantization.refit import refit_scales
 from laaciq.quantization.second_order import round_second_order
 from laaciq.quantization.thresholds import fit_grid
@@ -31,7 +32,8 @@ def quantize_matrix(
 ) -> QuantizedMatrix:
     """Codes of `matrix`, (outputs, inputs). Kept weights count as zero for the grid of the others: that is what keeping them is for.
 
-    `moments` are E[xxᵀ] of the layer's inputs, for second-order rounding.
+    `moments` are E[xxᵀ] of the layer's inputs, for second-order rounding and for a low-rank correction, which otherwise takes what it can of
+    `calibration`.
     """
     matrix = matrix.detach().float()
     kept = None
@@ -44,25 +46,37 @@ def quantize_matrix(
         rest = kept.put_into(matrix, 0.0)
     grid = fit_grid(rest, plan, calibration)
     if plan.rounding == "second-order" and moments is not None:
-        return QuantizedMatrix(round_second_order(matrix, grid, plan, moments, kept), grid, kept)
-    codes = ungroup(grid.encode(group(rest, plan), plan.bits), plan).to(torch.uint8)
-    return QuantizedMatrix(codes.contiguous(), grid, kept)
+        codes = round_second_order(matrix, grid, plan, moments, kept)
+    else:
+        codes = ungroup(grid.encode(group(rest, plan), plan.bits), plan).to(torch.uint8)
+    quantized = QuantizedMatrix(codes.contiguous(), grid, kept)
+    if not plan.rank:
+        return quantized
+    if moments is None and calibration is not None:
+        moments = calibration.mean_squares.mean(0)
+    residual = matrix - quantized.dequantize(plan)
+    return replace(quantized, low_rank=fit_low_rank(residual, plan.rank, moments, kept))
 
 
 def quantize_layers(
     model: LanguageModel, plan: Plan, calibration: Calibration | None = None
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    """Every tensor that the plan quantizes, one at a time. `calibration` is needed where the plan names languages."""
+    """Every tensor that the plan quantizes, embeddings first, one at a time. `calibration` is needed where the plan names languages."""
     linears = {linear.name: linear for linear in model.anatomy.linears}
+    token_matrices = {matrix.name: matrix for matrix in model.anatomy.token_matrices}
     for tensor in plan.tensors:
-        if tensor.name not in linears or linears[tensor.name].shape != tensor.shape:
+        planned = token_matrices.get(tensor.name) if tensor.used_by else linears.get(tensor.name)
+        if planned is None or planned.shape != tensor.shape:
             raise BrokenModel(
                 f"this plan is for another model: {model.folder.name} has no {tensor.shape} {tensor.name}"
             )
-    chosen = [linears[tensor.name] for tensor in plan.tensors if tensor.quantized]
+    chosen = [linears[tensor.name] for tensor in plan.in_blocks if tensor.quantized]
+    looked_up = [token_matrices[tensor.name] for tensor in plan.token_matrices if tensor.quantized]
     if any(plan[linear.name].rounding == "second-order" for linear in chosen):
-        yield from _block_by_block(model, plan, chosen, calibration)
+        yield from _block_by_block(model, plan, chosen, looked_up, calibration)
         return
+    for matrix in looked_up:
+        yield plan[matrix.name], quantize_matrix(matrix.matrix, plan[matrix.name])
     for part in _parts(chosen) if plan.tables else [chosen]:
         by_table = []
         if plan.tables and calibration is not None:
@@ -80,12 +94,24 @@ def quantize_layers(
 
 
 def _block_by_block(
-    model: LanguageModel, plan: Plan, linears: list[LinearLayer], calibration: Calibration | None
+    model: LanguageModel,
+    plan: Plan,
+    linears: list[LinearLayer],
+    looked_up: list[TokenMatrix],
+    calibration: Calibration | None,
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    """Each block with the moments of what the blocks before it, as quantized, pass on. The model is afterwards what it was."""
+    """Each block with the moments of what embeddings and the blocks before it, as quantized, pass on. The model is afterwards what it was."""
     if calibration is None:
         raise BadOption(f"method {plan.method!r} calibrates on text: give texts")
-    stream = BlockStream(model, calibration, plan.weights)
+    with _restored(looked_up):
+        for matrix in looked_up:
+            tensor = plan[matrix.name]
+            quantized = quantize_matrix(matrix.matrix, tensor)
+            with torch.no_grad():
+                matrix.matrix.copy_(quantized.dequantize(tensor))
+            yield tensor, quantized
+        # It reads all embeddings at once: from here on only blocks are run.
+        stream = BlockStream(model, calibration, plan.weights)
     for index in range(len(model.anatomy.block_names)):
         own = [linear for linear in linears if linear.block == index]
         moments = stream.second_moments(index, own)
@@ -105,14 +131,14 @@ def _relative(squares: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _restored(linears: list[LinearLayer]) -> Iterator[None]:
-    before = [linear.matrix.detach().clone() for linear in linears]
+def _restored(layers: Sequence[LinearLayer | TokenMatrix]) -> Iterator[None]:
+    before = [layer.matrix.detach().clone() for layer in layers]
     try:
         yield
     finally:
         with torch.no_grad():
-            for linear, original in zip(linears, before, strict=True):
-                linear.matrix.copy_(original)
+            for layer, original in zip(layers, before, strict=True):
+                layer.matrix.copy_(original)
 
 
 def _parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:

@@ -23,6 +23,14 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.stack([(word >> (8 * byte)) & 255 for byte in range(bits)], dim=1).to(torch.uint8).reshape(-1)
 
 
+def unpack_at(packed: torch.Tensor, bits: int, places: torch.Tensor) -> torch.Tensor:
+    """The codes at some places, in the shape of `places`. Code i lies in bits i·B to (i+1)·B: in one byte, or in two neighbours."""
+    first = places * bits
+    byte, shift = first // 8, first % 8
+    following = packed[(byte + 1).clamp_max(len(packed) - 1)].to(torch.int32) << 8
+    return ((packed[byte].to(torch.int32) | following) >> shift & (2**bits - 1)).to(torch.uint8)
+
+
 def unpack(packed: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch.Tensor:
     """The inverse of `pack`."""
     count = torch.Size(shape).numel()

@@ -23,6 +23,8 @@ def refit_scales(
 ) -> torch.Tensor:
     """Scales of the plan's `grid_shape`, in their stored type: for every row never worse under `moments` than the shared ones."""
     wanted = matrix.detach().float()
+    if quantized.low_rank is not None:
+        wanted = wanted - quantized.low_rank.product()
     if quantized.kept is not None:
         # Kept weights are exact; the scales answer for the rest.
         wanted = quantized.kept.put_into(wanted, 0.0)

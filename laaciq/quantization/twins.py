@@ -48,7 +48,7 @@ def simulate(
     table: int | None = None,
 ) -> None:
     """Give the twin the weights that a checkpoint of these layers would mean, with the shared scales or a table's, without writing one."""
-    targets = {linear.name: linear.matrix for linear in twin.anatomy.linears}
+    targets = twin.anatomy.matrices
     stored = dict(original.module.named_parameters())
     for name, parameter in twin.module.named_parameters():
         parameter.copy_(half(stored[name]))

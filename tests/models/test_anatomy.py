@@ -2,8 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from laaciq.errors import BrokenModel
+from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import dissect, find_model, load
+from laaciq.options import QuantizeOptions
+from laaciq.planning import make_plans
 from tests.tiny import ARCHITECTURES, KIND, save_tiny
 
 # Linear layers of a block, counted by hand from the architectures' papers; mT5 differs between encoder and decoder.
@@ -42,6 +44,67 @@ def test_tied_embeddings_are_counted_once(architecture, tmp_path):
     assert model.anatomy.parameter_count() == sum(distinct.values())
     tied = model.module.get_input_embeddings().weight is model.module.get_output_embeddings().weight
     assert (model.anatomy.parameter_count("head") == 0) == tied
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_token_matrices_are_found_once_with_all_that_use_them(architecture, tmp_path):
+    """By hand: the tables of tokens and the heads, never of positions."""
+    tied = {
+        "gemma3": ("model.embed_tokens", "lm_head"),
+        "gpt2": ("transformer.wte", "lm_head"),
+        "opt": ("model.decoder.embed_tokens", "lm_head"),
+        "bloom": ("transformer.word_embeddings", "lm_head"),
+        "xglm": ("model.embed_tokens", "lm_head"),
+        "bert": ("bert.embeddings.word_embeddings", "cls.predictions.decoder"),
+        "xlm-roberta": ("lm_head.decoder", "roberta.embeddings.word_embeddings"),
+        "mt5": ("shared", "encoder.embed_tokens", "decoder.embed_tokens", "lm_head"),
+    }
+    untied = [("gpt_neox.embed_in" if architecture == "gpt_neox" else "model.embed_tokens",), ("lm_head",)]
+    model = load(find_model(save_tiny(architecture, tmp_path)))
+    found = model.anatomy.token_matrices
+    assert [matrix.used_by for matrix in found] == ([tied[architecture]] if architecture in tied else untied)
+    roles = {part.name: part.role for part in model.anatomy.tensors}
+    for matrix in found:
+        assert roles[matrix.name] in ("embedding", "head")
+        assert matrix.matrix is model.module.get_parameter(matrix.name)
+        assert matrix.obstacle is None
+
+
+class Shifted(nn.Embedding):
+    """Looks rows up and adds something of its own."""
+
+    def __init__(self, rows, width):
+        super().__init__(rows, width)
+        self.shift = nn.Parameter(torch.zeros(width))
+
+
+class Scaled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def tied_to_another(module):
+    module.model.norm.table = module.model.embed_tokens.weight
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: setattr(m.model, "embed_tokens", Shifted(400, 32)), "model.embed_tokens also has shift"),
+        (lambda m: setattr(m.model.embed_tokens, "max_norm", 1.0), "changes its rows as it looks them up"),
+        (lambda m: setattr(m, "lm_head", Scaled(32, 400)), "lm_head is a Scaled, no linear layer"),
+        (tied_to_another, "model.norm.table is the same matrix"),
+    ],
+)
+def test_what_keeps_a_token_matrix_from_being_quantized(tmp_path, change, says):
+    module = load(find_model(save_tiny("llama", tmp_path))).module
+    change(module)
+    anatomy = dissect(module)
+    (obstacle,) = filter(None, (matrix.obstacle for matrix in anatomy.token_matrices))
+    assert obstacle.startswith("in LlamaForCausalLM, ")
+    assert says in obstacle
+    with pytest.raises(BadOption, match=r"in LlamaForCausalLM, .*: leave out --embedding-bits"):
+        make_plans(anatomy, QuantizeOptions(embedding_bits=4))
 
 
 def test_conv1d_is_seen_as_outputs_by_inputs(tmp_path):

@@ -73,6 +73,32 @@ def test_kurtosis_by_component_and_bits_for_attention(model, profile):
     assert {tensor.bits for tensor in make_plans(model.anatomy, options, profile).first.tensors} == {8}
 
 
+@pytest.mark.parametrize(
+    ("method", "clip"), [("rtn", "minmax"), ("aciq", "aciq"), ("minimax", "mse"), ("gptq", "mse"), ("adaptive", "mse")]
+)
+def test_embeddings_and_head_get_bits_of_their_own(model, profile, method, clip):
+    """On the same kind of grid, rounded to nearest, by a rule that reads no text; the blocks are what they were."""
+    options = {"method": method, "group_size": 16, "symmetric": False, "rank": 3, "keep": 1.0, "table_overhead": 1.0}
+    without = make_plans(model.anatomy, QuantizeOptions(**options), profile).first
+    plan = make_plans(model.anatomy, QuantizeOptions(embedding_bits=8, **options), profile).first
+    assert plan.in_blocks == without.tensors
+    assert [tensor.name for tensor in plan.token_matrices] == ["model.embed_tokens.weight", "lm_head.weight"]
+    for tensor in plan.token_matrices:
+        assert (tensor.bits, tensor.group_size, tensor.symmetric) == (8, 16, False)
+        assert (tensor.clip, tensor.rounding, tensor.rank, tensor.kept, tensor.tables) == (clip, "nearest", 0, 0, 0)
+    assert plan.size.block_bytes == without.size.block_bytes
+    # Of 16 bits, 8 are saved, and for every group of 16 a scale and a zero point are paid.
+    assert without.size.model_bytes - plan.size.model_bytes == 2 * 400 * 32 * (16 - 8 - (16 + 8) / 16) / 8
+
+
+def test_a_correction_is_counted_and_is_never_of_more_than_full_rank(model):
+    sizes = [make_plans(model.anatomy, QuantizeOptions(group_size=16, rank=r)).first.size for r in (0, 4)]
+    layers = 4 * ((32 + 32) * 2 + (32 + 16) * 2 + (32 + 64) * 3)
+    assert sizes[1].block_bytes - sizes[0].block_bytes == 2 * 4 * layers
+    plan = make_plans(model.anatomy, QuantizeOptions(group_size=16, rank=1000)).first
+    assert all(tensor.rank == min(tensor.shape) for tensor in plan.tensors)
+
+
 @pytest.mark.parametrize(("overhead", "tables"), [(1.0, 1), (2.0, 2), (3.9, 3), (100.0, 4)])
 def test_the_number_of_tables_follows_from_the_overhead(model, profile, overhead, tables):
     """A table of 16-bit scales for groups of 16 costs one bit a weight; more tables than languages make no sense."""

@@ -26,6 +26,7 @@ def test_what_runs_on_int4_kernels(changes):
         ({}, torch.bfloat16, "mps", "need a CPU, or a GPU of compute capability 8.0"),
         ({"bits": 3}, torch.float32, "cpu", "need 4-bit codes; these have 3"),
         ({"keep": 1.0}, torch.bfloat16, "cpu", "1 % are kept here"),
+        ({"rank": 2}, torch.bfloat16, "cpu", "no low-rank correction; it has rank 2 here"),
         ({"shape": (48, 64)}, torch.bfloat16, "cpu", "do not fit groups of 64 in a layer of 48×64"),
         ({"shape": (64, 96)}, torch.bfloat16, "cpu", "do not fit groups of 64 in a layer of 64×96"),
         ({"group_size": "tensor"}, torch.bfloat16, "cpu", "do not fit groups of 64"),

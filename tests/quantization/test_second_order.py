@@ -143,3 +143,23 @@ def test_later_blocks_are_calibrated_on_what_earlier_ones_became(architecture, t
     last = max(differs)
     assert not all(differs[0])
     assert any(differs[last])
+
+
+def test_blocks_are_calibrated_on_what_embeddings_became(tmp_path):
+    """As if the model had had the quantized embeddings from the start; it has its own ones again afterwards."""
+    model = load(find_model(save_tiny("gpt2", tmp_path)), device="cpu")
+    calibration = calibrate(model)
+    options = {"method": "gptq", "group_size": 16}
+    plain = make_plans(model.anatomy, QuantizeOptions(**options), calibration.profile).first
+    plan = make_plans(model.anatomy, QuantizeOptions(embedding_bits=2, **options), calibration.profile).first
+    (table,) = model.anatomy.token_matrices
+    before = table.matrix.clone()
+    deaf = {tensor.name: quantized.codes for tensor, quantized in quantize_layers(model, plain, calibration)}
+    heard = {tensor.name: (tensor, quantized) for tensor, quantized in quantize_layers(model, plan, calibration)}
+    assert torch.equal(table.matrix, before)
+    tensor, quantized = heard.pop(table.name)
+    with torch.no_grad():
+        table.matrix.copy_(quantized.dequantize(tensor))
+    again = {tensor.name: quantized.codes for tensor, quantized in quantize_layers(model, plain, calibration)}
+    assert all(torch.equal(quantized.codes, again[name]) for name, (_, quantized) in heard.items())
+    assert not all(torch.equal(codes, again[name]) for name, codes in deaf.items())

@@ -1,0 +1,48 @@
+"""An embedding table that is looked up in a checkpoint's codes: of every text only the rows of its own tokens are dequantized."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from laaciq.planning import TensorPlan
+from laaciq.quantization.stored import StoredMatrix, read_rows
+
+
+class QuantizedEmbedding(StoredMatrix):
+    """Stands for an `nn.Embedding` or a subclass that does more with the rows, such as to scale them; `table` is that, emptied."""
+
+    def __init__(
+        self,
+        plan: TensorPlan,
+        table: nn.Embedding,
+        *,
+        brain_floats: frozenset[str] = frozenset(),
+        owner: StoredMatrix | None = None,
+    ) -> None:
+        super().__init__(plan, brain_floats=brain_floats, owner=owner)
+        self.num_embeddings, self.embedding_dim = plan.shape
+        self.padding_idx = table.padding_idx
+        empty = table.weight.new_empty(0, plan.shape[1]).detach()
+        del table.weight
+        # Holds nothing but the type that the model computes in, which changes with it.
+        table.register_buffer("weight", empty, persistent=False)
+        # It matters to gradients alone, and is no row of what will be looked up.
+        table.padding_idx = None
+        self.table = table
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The whole table, dequantized each time: for the rare code that uses it other than by looking up."""
+        return self.stored().dequantize(self.plan).to(self.table.weight.dtype)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        asked = ids.reshape(-1).long()
+        rows = self.plan.model_copy(update={"shape": (len(asked), self.embedding_dim)})
+        looked_up = read_rows(self.parts, self.plan, asked).dequantize(rows)
+        # The table's own forward on a table of just these rows; a copy, since other threads may be looking up too.
+        own = copy.copy(self.table)
+        own._buffers = own._buffers | {"weight": looked_up.to(self.table.weight.dtype)}
+        return own.forward(torch.arange(len(asked), device=ids.device).reshape(ids.shape))

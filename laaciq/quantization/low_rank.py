@@ -1,0 +1,93 @@
+"""A correction of low rank: W ≈ Ŵ + A·B, where Ŵ is what the codes mean and A, B are in 16 bits.
+
+What outputs lose is ‖(W − Ŵ − A·B)·S‖² with S·Sᵀ = H = E[xxᵀ] of the layer's inputs. By Eckart and Young the best A·B·S of a rank is the
+truncated SVD U·Σ·Vᵀ of (W − Ŵ)·S, so A = U·Σ and B = Vᵀ·S⁻¹. (LQER, Zhang et al. 2024, with a diagonal S; CALDERA, Saha et al. 2024.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from laaciq.quantization.kept import KeptWeights, half
+
+# Of the mean second moment, added to all; multiplied until H has a root in floating point.
+_DAMPENING = 1e-6
+# Matrices whose smaller side is larger than this have their leading singular vectors from subspace iteration: rounding errors have a
+# flat spectrum, and of one direction and its neighbour either does.
+_EXACT = 2**11
+_OVERSAMPLED, _ITERATIONS = 16, 8
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """A, (outputs, rank), and B, (rank, inputs), in 16 bits."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+
+    def product(self) -> torch.Tensor:
+        return self.left.float() @ self.right.float()
+
+
+def fit_low_rank(
+    residual: torch.Tensor, rank: int, moments: torch.Tensor | None = None, kept: KeptWeights | None = None
+) -> LowRank:
+    """The best correction of `residual` = W − Ŵ, or one of zeros where that, rounded to 16 bits, would be better.
+
+    `moments` is H, or its diagonal, or None for the identity. Kept weights stay what they are, so that no error is left there.
+    """
+    residual = residual.float()
+    root = None if moments is None else _root(moments)
+    left, right = _leading(_times(residual, root), rank)
+    right = _divided(right, root)
+    # As large as one another: neither leaves the range of 16 bits before the other does.
+    balance = (right.norm(dim=1) / left.norm(dim=0).clamp_min(1e-30)).sqrt()
+    safe = balance.where(balance > 0, 1.0)
+    found = LowRank(half(left * safe), half(right / safe[:, None]))
+    rest = residual - found.product()
+    if kept is not None:
+        residual, rest = kept.put_into(residual, 0.0), kept.put_into(rest, 0.0)
+    if _times(rest, root).norm() <= _times(residual, root).norm():
+        return found
+    return LowRank(torch.zeros_like(found.left), torch.zeros_like(found.right))
+
+
+def _root(moments: torch.Tensor) -> torch.Tensor:
+    """S with S·Sᵀ = H + δI, δ as small as it may be: a vector for a diagonal H, else the Cholesky factor."""
+    wide = moments.double()
+    if wide.ndim == 1:
+        return (wide + _DAMPENING * wide.mean().clamp_min(1e-30)).sqrt().float()
+    identity = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
+    dampening = _DAMPENING * wide.diagonal().mean().clamp_min(1e-30)
+    while True:
+        lower, failed = torch.linalg.cholesky_ex(wide + dampening * identity)
+        if not failed:
+            return lower.float()
+        dampening = 10 * dampening
+
+
+def _times(matrix: torch.Tensor, root: torch.Tensor | None) -> torch.Tensor:
+    if root is None:
+        return matrix
+    return matrix * root if root.ndim == 1 else matrix @ root
+
+
+def _divided(matrix: torch.Tensor, root: torch.Tensor | None) -> torch.Tensor:
+    if root is None:
+        return matrix
+    return matrix / root if root.ndim == 1 else torch.linalg.solve_triangular(root, matrix, upper=False, left=False)
+
+
+def _leading(matrix: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """U·Σ and Vᵀ of the leading singular values."""
+    if min(matrix.shape) <= max(_EXACT, rank + _OVERSAMPLED):
+        left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+        return left[:, :rank] * values[:rank], right[:rank]
+    random = torch.Generator().manual_seed(0)
+    basis = torch.randn(matrix.shape[1], rank + _OVERSAMPLED, generator=random).to(matrix.device)
+    for _ in range(_ITERATIONS):
+        basis = torch.linalg.qr(matrix.T @ torch.linalg.qr(matrix @ basis).Q).Q
+    left, values, right = torch.linalg.svd(matrix @ basis, full_matrices=False)
+    return left[:, :rank] * values[:rank], right[:rank] @ basis.T
