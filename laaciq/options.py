@@ -119,7 +119,9 @@ class QuantizeOptions(GridOptions):
         default=None, description="Languages whose calibration text decides, for example 'eng'; all that are served."
     )
     budget: float | None = Field(
-        default=None, gt=0, description="Bits a weight that a plan may take; what the grid of --bits takes if not given."
+        default=None,
+        gt=0,
+        description="Bits a weight that a plan may take; what the grid of --bits takes if not given.",
     )
     budget_for: Literal["blocks", "model"] = Field(
         default="blocks", description="What the budget is for: linear layers of the blocks, or the whole model."

@@ -58,7 +58,7 @@ def measure_curvature(
     asked = options.model_dump(include={"window", "chat", "seed"})
     found: dict[str, list[torch.Tensor]] = {name: [] for name in matrices}
     with _differentiable(model, matrices) as parameters:
-        for code, passages in texts.by_language.items():
+        for passages in texts.by_language.values():
             sums = {name: torch.zeros((), device=model.device) for name in matrices}
             tokens = 0
             for passage in prepare_all(model, passages.texts, passages.language, **asked):

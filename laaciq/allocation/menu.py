@@ -108,4 +108,3 @@ def second_order_gain(moments: torch.Tensor) -> float:
     order = moments.diagonal().argsort(descending=True)
     pivots = inverse_factor(moments[order][:, order]).diagonal().double().pow(-2)
     return float(pivots.sum() / moments.diagonal().double().sum().clamp_min(1e-30))
-

@@ -33,6 +33,7 @@ from laaciq.planning import Plan, TensorPlan
 from laaciq.planning.plan import count_size
 from laaciq.planning.strategy import equal_weights, served_languages
 from laaciq.quantization import Calibration
+from laaciq.quantization.matrices import moment_parts
 
 Kept = TypeVar("Kept", bound=BaseModel)
 
@@ -120,14 +121,15 @@ class Planner:
         return Menu(self.languages, units, losses, np.ones(len(self.languages)))
 
     def _gains(self, few: Calibration) -> dict[str, float]:
-        gains = {}
-        for index in range(len(self.model.anatomy.block_names)):
-            own = [linear for linear in self.model.anatomy.linears if linear.block == index]
-            moments = few.second_moments(self.model, own, self.languages)
+        gains: dict[str, float] = {}
+        for part in moment_parts(list(self.model.anatomy.linears)):
+            moments = few.second_moments(self.model, part, self.languages)
             gains |= {name: second_order_gain(seen) for name, seen in moments.items()}
         return gains
 
-    def allocate(self, menu: Menu, *, limit: int | None = None, gap: float = GAP, seconds: float = SECONDS) -> Allocation:
+    def allocate(
+        self, menu: Menu, *, limit: int | None = None, gap: float = GAP, seconds: float = SECONDS
+    ) -> Allocation:
         losses = [menu.scale * own for own in menu.losses]
         return allocate(
             losses, menu.sizes, limit or self.limit, self.options.objective,
@@ -152,6 +154,7 @@ class Planner:
             tensors=tensors,
             size=count_size(tensors, self.model.anatomy),
             weights=weights,
+            passages=self.thoroughness.calibration,
             predicted=expected,
         )
 
@@ -192,7 +195,7 @@ def plan_model(
     checked = validation.select(deciding)
     planner = Planner(
         model,
-        replace(calibration, texts=known if how.calibration is None else known.spread(how.calibration)),
+        replace(calibration, texts=known),
         checked if how.validation is None else checked.spread(how.validation),
         options,
         store,

@@ -22,8 +22,8 @@ from laaciq.scoring.sequences import ScoredPassage, prepare_all
 class Validation:
     """Measures plans by KL(original ‖ quantized) a token, by language.
 
-    In the mean KL is what the loss rises by, if the original predicts as well as it believes to; but it varies far less from passage to passage than
-    the rise itself, and choosing between plans on a few passages needs that.
+    In the mean KL is what the loss rises by, if the original predicts as well as it believes to; but it varies far less from passage to
+    passage than the rise itself, and choosing between plans on a few passages needs that.
     """
 
     model: LanguageModel

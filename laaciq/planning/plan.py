@@ -102,8 +102,8 @@ class Size(_Strict):
 
 class Plan(_Strict):
     """`weights` say how much each language's calibration text decides, one in all; none where no text decides anything. `tables` are the
-    clusters of languages that have scales of their own. `predicted` is what each language is expected to lose, ΔNLL in nats a token, where
-    that was computed."""
+    clusters of languages that have scales of their own. `passages` bounds the calibration passages a language that second-order rounding reads.
+    `predicted` is what each language is expected to lose, ΔNLL in nats a token, where that was computed."""
 
     version: Literal[3] = 3
     method: str
@@ -111,6 +111,7 @@ class Plan(_Strict):
     size: Size
     weights: dict[str, float] = {}
     tables: list[list[str]] = []
+    passages: int | None = None
     predicted: dict[str, float] = {}
 
     @property

@@ -77,7 +77,7 @@ def quantize_layers(
         return
     for matrix in looked_up:
         yield plan[matrix.name], quantize_matrix(matrix.matrix, plan[matrix.name])
-    for part in _parts(chosen) if plan.tables else [chosen]:
+    for part in moment_parts(chosen) if plan.tables else [chosen]:
         by_table = []
         if plan.tables and calibration is not None:
             by_table = [calibration.second_moments(model, part, members) for members in plan.tables]
@@ -103,6 +103,8 @@ def _block_by_block(
     """Each block with the moments of what embeddings and the blocks before it, as quantized, pass on. The model is afterwards what it was."""
     if calibration is None:
         raise BadOption(f"method {plan.method!r} calibrates on text: give texts")
+    if plan.passages is not None:
+        calibration = replace(calibration, texts=calibration.texts.spread(plan.passages))
     with _restored(looked_up):
         for matrix in looked_up:
             tensor = plan[matrix.name]
@@ -141,7 +143,7 @@ def _restored(layers: Sequence[LinearLayer | TokenMatrix]) -> Iterator[None]:
                 layer.matrix.copy_(original)
 
 
-def _parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:
+def moment_parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:
     """In order, as many at a time as `MOMENT_BYTES` hold the second moments of."""
     part: list[LinearLayer] = []
     total = 0
