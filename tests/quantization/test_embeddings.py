@@ -203,7 +203,7 @@ def broken(folders, tmp_path, change):
 def test_missing_parts(folders, tmp_path, part):
     copy = broken(folders, tmp_path, lambda tensors: tensors.pop(part))
     # What is missing holds whatever lies in memory there.
-    with pytest.raises(BrokenModel, match="half-written|NaN or infinite"):
+    with pytest.raises(BrokenModel, match=r"half-written|NaN or infinite"):
         load(find_model(copy))
     with pytest.raises(BrokenModel, match="half-written"):
         twin(load(find_model(folders / "model")), copy)
