@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -68,8 +69,10 @@ def _quantize(
     device: str,
     max_length: int,
 ) -> tuple[Peer, torch.nn.Module]:
-    from compressed_tensors.offload import remove_dispatch
-    from llmcompressor import oneshot
+    # llmcompressor logs to what standard output is when it is imported.
+    with contextlib.redirect_stdout(sys.stderr):
+        from compressed_tensors.offload import remove_dispatch
+        from llmcompressor import oneshot
 
     taken = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
     if taken != torch.device(device).type:
