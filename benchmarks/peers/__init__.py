@@ -1,0 +1,63 @@
+"""Other libraries at their native settings, as weights: what each makes of a causal language model, and the bits that it stores for that.
+
+    from benchmarks.peers import nf4
+    peer = nf4.quantize(model, tokenizer, texts, bits=4, device="cpu")
+    peer.put_into(copy.deepcopy(model))
+
+The libraries are those of `benchmarks/peers.txt`; each is imported where it is used. Load the model in 16 bits, as their users do: HQQ and
+llmcompressor store scales in the type of the model. `python -m benchmarks.peers --check` compares logits with the libraries' own models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`weights` are the parameters that the library changed, dequantized, by their names in the original model, on the CPU; with them the
+    original computes what the library's model does. `bits` are what its native format stores for each: codes, scales, zeros, with the
+    padding of its packing; what it smooths without quantizing keeps its size. `left_alone` are the matrices that it did not quantize."""
+
+    name: str
+    settings: str
+    weights: dict[str, torch.Tensor]
+    bits: dict[str, float]
+    left_alone: list[str]
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Over the quantized matrices alone; NaN where there is none."""
+        quantized = [n for n, weight in self.weights.items() if weight.dim() > 1 and n not in self.left_alone]
+        weights = sum(self.weights[n].numel() for n in quantized)
+        return sum(self.bits[n] for n in quantized) / weights if weights else math.nan
+
+    @torch.no_grad()
+    def put_into(self, model: torch.nn.Module) -> None:
+        for name, weight in self.weights.items():
+            model.get_parameter(name).copy_(weight)
+
+
+def matrices_besides(model: torch.nn.Module, quantized: Iterable[str]) -> list[str]:
+    """Names of the matrices of `model` that are not in `quantized`; tied ones are named once."""
+    names = set(quantized)
+    return [name for name, parameter in model.named_parameters() if parameter.dim() > 1 and name not in names]
+
+
+def stored_bits(*tensors: torch.Tensor) -> float:
+    return float(sum(8 * tensor.element_size() * tensor.numel() for tensor in tensors))
+
+
+@torch.no_grad()
+def logit_difference(model: torch.nn.Module, library_model: torch.nn.Module, tokenizer: Any, text: str) -> float:
+    """max |Δ logit| / max |logit| of `library_model` on one text."""
+    tokens = tokenizer(text, return_tensors="pt")["input_ids"]
+    ours, theirs = (
+        m.eval()(input_ids=tokens.to(next(m.parameters()).device)).logits.float().cpu() for m in (model, library_model)
+    )
+    return float((ours - theirs).abs().max() / theirs.abs().max())
