@@ -1,7 +1,7 @@
 """LA-ACIQ: quantize multilingual language models so that no language pays for the others.
 
-`laaciq.run(...)` does it all; `laaciq.quantize(...)` writes a checkpoint; `laaciq.evaluate(...)` measures a model that is quantized already;
-`laaciq.check(...)` judges a run. Once this package is imported, transformers loads our checkpoints.
+`laaciq.run(...)` does it all; `laaciq.plan(...)` plans, `laaciq.quantize(...)` writes a checkpoint; `laaciq.evaluate(...)` measures a model
+that is quantized already; `laaciq.check(...)` judges a run. Once this package is imported, transformers loads our checkpoints.
 """
 
 from importlib import import_module
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
     from laaciq.inspection import profile, screen, survey
+    from laaciq.plans import plan
     from laaciq.serving import generate
     from laaciq.speed import bench
 
@@ -31,6 +32,7 @@ __all__ = [
     "check",
     "evaluate",
     "generate",
+    "plan",
     "profile",
     "quantize",
     "read_split",
@@ -47,6 +49,7 @@ _LAZY = {
     "check": "laaciq.gate",
     "evaluate": "laaciq.chain",
     "generate": "laaciq.serving",
+    "plan": "laaciq.plans",
     "profile": "laaciq.inspection",
     "quantize": "laaciq.compression",
     "read_split": "laaciq.corpus",

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.allocation.results import Planning
 from laaciq.compression import write_checkpoints
-from laaciq.corpus import Texts, read_split
+from laaciq.corpus import Split, Texts, read_split
 from laaciq.engine.estimate import estimate, require_memory
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Silence
@@ -22,10 +23,20 @@ from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, RunOptions
-from laaciq.planning import Plan, PlanSet, find_method, make_plans
+from laaciq.options import (
+    BITS,
+    BUILTIN,
+    FULL_BITS,
+    OUTLIER_KURTOSIS,
+    REFERENCE,
+    MeasureOptions,
+    QuantizeOptions,
+    RunOptions,
+)
+from laaciq.planning import Plan, PlanSet, find_method
 from laaciq.planning.screening import Screening, screen_profile
-from laaciq.planning.strategy import reads_text
+from laaciq.planning.strategy import served_languages
+from laaciq.plans import decide, needs_text, plan_fingerprint, profiled_texts
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
@@ -33,14 +44,16 @@ from laaciq.quantization.switch import speaking
 from laaciq.quantization.twins import Twins
 from laaciq.report import html_report, markdown_report
 
-# Passages a language that a run profiles for its prediction; `laaciq profile` reads them all.
-PROFILED = 8
+ENGLISH = "eng"
+# Where what is measured of today's default lies in a run's folder.
+BASELINE = "baseline/"
 
 
 class RunResult(BaseModel):
     """What a run found: what the theory predicted (`screening`) beside what was measured (`evaluation`).
 
-    `plans` has one plan, or one for every checkpoint. `generation` and `numeric_noise` only where they were asked for.
+    `plans` has one plan, or one for every checkpoint; `planning` is how it was found, where it was planned, and `baseline` what today's
+    default of that size costs. `generation` and `numeric_noise` only where they were asked for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,6 +62,8 @@ class RunResult(BaseModel):
     screening: Screening
     plans: PlanSet
     evaluation: Evaluation
+    baseline: Evaluation | None = None
+    planning: Planning | None = None
     generation: list[GenerationResult] | None = None
     numeric_noise: NumericNoise | None = None
 
@@ -56,6 +71,15 @@ class RunResult(BaseModel):
     def plan(self) -> Plan:
         """The plan, or the first one."""
         return self.plans.first
+
+
+class Decided(BaseModel):
+    """Plans, and how they were found."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    plans: PlanSet
+    planning: Planning | None
 
 
 @dataclass
@@ -92,80 +116,152 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     languages = None if options.languages is None else list(options.languages)
     split = read_split(options.texts, seed=options.seed).select(languages)
     asked, quantizing = options.measuring(), options.quantizing()
-    original = _Original(folder, device)
     store = RunFolder(out, description={"command": options.command})
-
-    # Norms and kurtosis, for the prediction, need little text; what a method calibrates on is all that there is.
-    calibration = split.calibration if reads_text(quantizing) else split.calibration.spread(PROFILED)
-    profile_key = key_of("profile", folder.fingerprint, calibration.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
-    decided_by = profile_key if reads_text(quantizing) else folder.fingerprint
-    plan_key = key_of("plans", decided_by, quantizing.model_dump())
-    keys = {
-        code: key_of("measurement", plan_key, passages.texts, passages.documents, asked.model_dump(), place.type)
-        for code, passages in split.test.by_language.items()
-    }
-    pending = [code for code, key in keys.items() if not store.valid(f"measurements/{code}.json", key)]
-    _announce(options, folder, split.test, pending, out, place, progress)
+    profiled = profiled_texts(split, quantizing)
+    profile_key = key_of("profile", folder.fingerprint, profiled.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
+    chain = _Chain(options, split, _Original(folder, device), store, progress, place, profile_key)
+    _announce(options, folder, split.test, chain.pending("", quantizing), out, place, progress)
 
     profile = store.result(
         "profile.json",
         Profile,
         profile_key,
-        lambda: profile_model(original.model, calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress),
-    )
-    plans = store.result(
-        "plans.json",
-        PlanSet,
-        plan_key,
-        lambda: make_plans(original.model.anatomy, quantizing, profile, served_bound=options.served_bound),
-    )
-    if not store.valid("checkpoint", plan_key):
-        known = Calibration(profile, calibration, asked)
-        write_checkpoints(original.model, plans, out / "checkpoint", calibration=known, progress=progress)
-        store.confirm("checkpoint", plan_key)
-
-    test = _with_checkpoint(split.test, plans, progress)
-    twins = cache(lambda: Twins(original.model, plans, out / "checkpoint"))
-    with progress.stage("measuring", sum(len(test[code]) for code in pending if code in test.languages)) as advance:
-
-        def measured(code: str) -> Measurement:
-            return measure(original.model, twins().speaking(code), test[code], asked, advance=advance)
-
-        measurements = [
-            store.result(f"measurements/{code}.json", Measurement, keys[code], partial(measured, code))
-            for code in test.languages
-        ]
-    evaluation = store.result(
-        "evaluation.json",
-        Evaluation,
-        key_of("evaluation", keys, test.parallel, options.seed),
-        lambda: evaluate_measurements(
-            measurements,
-            original=folder.name,
-            quantized=describe(plans),
-            texts=test.name,
-            parallel=test.parallel,
-            served_bound=options.served_bound,
-            seed=options.seed,
+        lambda: profile_model(
+            chain.original.model, profiled, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress
         ),
     )
-    used = {code: keys[code] for code in test.languages}
+    chain.calibration = Calibration(profile, split.calibration, asked)
+    plans, planning, evaluation = chain.arm("", quantizing)
+    baseline = None
+    if (usual := usual_default(options, profile)) is not None:
+        baseline = chain.arm(BASELINE, usual)[2]
     generation, noise = None, None
+    keys = chain.keys(quantizing)
+    test = split.test.select([code for code in split.test.languages if plans.serves(code)])
+    used = {code: keys[code] for code in test.languages}
     if options.generate:
-        generation = _generate(original, lambda code: twins().speaking(code), test, store, used, progress)
+        twins = Twins(chain.original.model, plans, out / "checkpoint")
+        generation = _generate(chain.original, twins.speaking, test, store, used, progress)
     if options.numeric_check:
-        noise = _numeric_noise(original, test, asked, store, used, progress)
+        noise = _numeric_noise(chain.original, test, asked, store, used, progress)
     result = RunResult(
         options=options,
         screening=screen_profile(profile, bits=options.bits),
         plans=plans,
         evaluation=evaluation,
+        baseline=baseline,
+        planning=planning,
         generation=generation,
         numeric_noise=noise,
     )
-    write_text(out / "report.md", markdown_report(evaluation, plans, command=options.command))
-    write_text(out / "report.html", html_report(evaluation, plans, profile=profile, command=options.command))
+    shown = partial(markdown_report, evaluation, plans, command=options.command, baseline=baseline, planning=planning)
+    write_text(out / "report.md", shown())
+    drawn = partial(html_report, evaluation, plans, command=options.command, baseline=baseline, planning=planning)
+    write_text(out / "report.html", drawn(profile=profile))
     return result
+
+
+def usual_default(options: RunOptions, profile: Profile) -> QuantizeOptions | None:
+    """What people would use at the size of a planned method: GPTQ on a symmetric grid, calibrated in English. None where it is not asked
+    for, or the model does not serve English."""
+    if not (options.baseline and options.plan is None and find_method(options.method).planned):
+        return None
+    if ENGLISH not in served_languages(profile, options.served_bound, None):
+        return None
+    bits, group_size = options.bits, options.group_size
+    if options.budget is not None and options.budget_for == "blocks":
+        bits, group_size = plain_grid(options.budget)
+    return QuantizeOptions(method="gptq", calibrate=(ENGLISH,), bits=bits, group_size=group_size)
+
+
+def plain_grid(budget: float) -> tuple[int, int]:
+    """Bits and group size of the largest symmetric grid within a budget of bits a weight."""
+    sizes = {(b, g): b + FULL_BITS / g for b in BITS for g in (16, 32, 64, 128)}
+    within = [own for own in sizes if sizes[own] <= budget + 1e-9]
+    return max(within, key=lambda own: (sizes[own], own[0])) if within else (BITS[0], 128)
+
+
+@dataclass
+class _Chain:
+    """Plan, checkpoint, measurements and evaluation of one way to quantize, its *arm*; each in files of its own under the arm's name."""
+
+    options: RunOptions
+    split: Split
+    original: _Original
+    store: RunFolder
+    progress: Silence
+    place: torch.device
+    profile_key: str
+    calibration: Calibration | None = None
+
+    def plan_key(self, quantizing: QuantizeOptions) -> str:
+        if not needs_text(quantizing):
+            return key_of("plans", self.original.folder.fingerprint, quantizing.model_dump())
+        read = (self.profile_key, self.split.calibration.fingerprint, self.split.validation.fingerprint)
+        return key_of("plans", read, quantizing.model_dump(), plan_fingerprint(quantizing))
+
+    def keys(self, quantizing: QuantizeOptions) -> dict[str, str]:
+        """Of the measurement of every language."""
+        decided = (self.plan_key(quantizing), self.options.measuring().model_dump(), self.place.type)
+        return {
+            code: key_of("measurement", decided, passages.texts, passages.documents)
+            for code, passages in self.split.test.by_language.items()
+        }
+
+    def pending(self, arm: str, quantizing: QuantizeOptions) -> list[str]:
+        keys = self.keys(quantizing)
+        return [code for code, key in keys.items() if not self.store.valid(f"{arm}measurements/{code}.json", key)]
+
+    def arm(self, arm: str, quantizing: QuantizeOptions) -> tuple[PlanSet, Planning | None, Evaluation]:
+        store, options, key = self.store, self.options, self.plan_key(quantizing)
+        decided = store.result(f"{arm}plans.json", Decided, key, lambda: self._decide(quantizing))
+        plans, checkpoint = decided.plans, store.path / f"{arm}checkpoint"
+        if not store.valid(f"{arm}checkpoint", key):
+            write_checkpoints(
+                self.original.model, plans, checkpoint, calibration=self.calibration, progress=self.progress
+            )
+            store.confirm(f"{arm}checkpoint", key)
+        test = _with_checkpoint(self.split.test, plans, self.progress)
+        keys, pending = self.keys(quantizing), self.pending(arm, quantizing)
+        twins = cache(lambda: Twins(self.original.model, plans, checkpoint))
+        total = sum(len(test[code]) for code in pending if code in test.languages)
+        with self.progress.stage(f"measuring {arm.removesuffix('/')}".strip(), total) as advance:
+
+            def measured(code: str) -> Measurement:
+                twin = twins().speaking(code)
+                return measure(self.original.model, twin, test[code], options.measuring(), advance=advance)
+
+            measurements = [
+                store.result(f"{arm}measurements/{code}.json", Measurement, keys[code], partial(measured, code))
+                for code in test.languages
+            ]
+        evaluation = store.result(
+            f"{arm}evaluation.json",
+            Evaluation,
+            key_of("evaluation", keys, test.parallel, options.seed),
+            lambda: evaluate_measurements(
+                measurements,
+                original=self.original.folder.name,
+                quantized=describe(plans),
+                texts=test.name,
+                parallel=test.parallel,
+                served_bound=options.served_bound,
+                seed=options.seed,
+            ),
+        )
+        return plans, decided.planning, evaluation
+
+    def _decide(self, quantizing: QuantizeOptions) -> Decided:
+        plans, planning = decide(
+            self.original.model,
+            quantizing,
+            self.calibration,
+            self.split,
+            served_bound=self.options.served_bound,
+            store=self.store,
+            progress=self.progress,
+        )
+        return Decided(plans=plans, planning=planning)
 
 
 def evaluate(
@@ -204,21 +300,23 @@ def evaluate(
 
 
 def describe(plans: PlanSet) -> str:
-    """In one line: what differs between tensors is told as a range."""
+    """In one line: what differs between tensors is told as a list."""
     plan = plans.first
-    kind = "symmetric" if plan.tensors[0].symmetric else "affine"
-    bits = sorted({tensor.bits for tensor in plan.in_blocks})
-    extras = [f"{plan.tensors[0].keep:g} % kept"] if plan.tensors[0].keep else []
-    extras += [f"rank {plan.tensors[0].rank}"] if plan.tensors[0].rank else []
+    first = plan.tensors[0]
+    quantized = [tensor for tensor in plan.in_blocks if tensor.quantized]
+    groups = dict.fromkeys(str(tensor.group_size) for tensor in quantized)
+    extras = [f"calibrated in {plan.languages[0]}"] if len(plan.languages) == 1 else []
+    extras += [f"{first.keep:g} % kept"] if first.keep else []
+    extras += [f"rank {first.rank}"] if first.rank else []
     extras += [f"embeddings {plan.token_matrices[0].bits} bits"] if plan.token_matrices else []
     extras += [f"{len(plan.tables)} tables"] if plan.tables else []
     extras += [f"{len(plans.plans)} checkpoints"] if len(plans.plans) > 1 else []
     return ", ".join(
         [
             plan.method,
-            f"{' and '.join(map(str, bits))} bits",
-            kind,
-            f"group {plan.tensors[0].group_size}",
+            f"{' and '.join(map(str, sorted({tensor.bits for tensor in plan.in_blocks})))} bits",
+            "symmetric" if first.symmetric else "affine",
+            f"group {' and '.join(groups)}" if groups else "nothing quantized",
             *extras,
             f"{plan.size.block_bits_per_weight:.2f} bits a weight",
         ]
@@ -235,8 +333,13 @@ def _announce(
     progress: Silence,
 ) -> None:
     passages = sum(map(len, test.by_language.values()))
+    size = (
+        f"{options.budget:g} bits a weight"
+        if options.budget
+        else f"{options.bits} bits, group size {options.group_size}"
+    )
     progress.say(
-        f"Quantizing {folder.name} to {options.bits} bits ({options.method}, group size {options.group_size}) and measuring "
+        f"Quantizing {folder.name} ({options.method}, {size}) and measuring "
         f"{passages:,} passages in {len(test.languages)} languages ({test.name}); results go to {out}."
     )
     if not pending:

@@ -11,10 +11,9 @@ from laaciq.corpus import read_split
 from laaciq.engine.progress import Silence
 from laaciq.errors import OutputConflict
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, CheckpointOptions
-from laaciq.planning import PlanSet, find_method, make_plans
-from laaciq.planning.strategy import reads_text
-from laaciq.profiling.profile import profile_model
+from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.planning import PlanSet, find_method
+from laaciq.plans import calibrate, decide, needs_text
 from laaciq.quantization import Calibration, is_checkpoint, write_checkpoint
 
 
@@ -48,20 +47,16 @@ def quantize(
     """
     progress = progress or Silence()
     chosen = CheckpointOptions.of(**options)
-    asked, measuring = chosen.quantizing(), chosen.measuring()
+    asked = chosen.quantizing()
     find_method(asked.method)
     folder, root = find_model(model), Path(out)
     if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not _ours(root))):
         raise OutputConflict(f"{root} holds something else and was left as it is: give another --out")
-    calibration = None
     split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
     loaded = load(folder, device=device)
-    if reads_text(asked) or asked.outlier_bits is not None:
-        texts_read = split.calibration if reads_text(asked) else split.calibration.spread(1)
-        profile = profile_model(loaded, texts_read, measuring, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
-        calibration = Calibration(profile, texts_read, measuring)
-    plans = make_plans(
-        loaded.anatomy, asked, None if calibration is None else calibration.profile, served_bound=chosen.served_bound
+    calibration = calibrate(loaded, split, chosen, progress) if needs_text(asked) else None
+    plans, _ = decide(
+        loaded, asked, calibration, split, served_bound=chosen.served_bound, store=None, progress=progress
     )
     write_checkpoints(loaded, plans, root, calibration=calibration, progress=progress)
     folders = {name: str(path) for name, path in plans.folders(root).items()}

@@ -95,7 +95,10 @@ class GridOptions(Options):
 class QuantizeOptions(GridOptions):
     """How weights are stored: a method, its grid, and what is spared."""
 
-    method: str = Field(default="rtn", description="How weights become codes; 'laaciq methods' lists them.")
+    method: str = Field(default="planned", description="How weights become codes; 'laaciq methods' lists them.")
+    plan: str | None = Field(
+        default=None, description="A file made by 'laaciq plan', perhaps edited, to be used instead of a method."
+    )
     keep: KeptPercent = Field(default=0.0, description="Percentage of weights that stay in 16 bits.")
     keep_by: Literal["magnitude", "saliency"] = Field(
         default="magnitude", description="magnitude |w|, or saliency |w|·√E(x²)."
@@ -160,6 +163,9 @@ class RunOptions(CheckpointOptions):
     model: str = REFERENCE
     texts: str = BUILTIN
     languages: tuple[str, ...] | None = None
+    baseline: bool = Field(
+        default=True, description="Beside a planned method, also measure today's default: GPTQ calibrated in English."
+    )
     generate: bool = Field(default=False, description="Also compare greedy continuations.")
     numeric_check: bool = Field(
         default=False, description="Also measure the original against itself in another precision."
@@ -178,10 +184,10 @@ class RunOptions(CheckpointOptions):
                 words.append(value)
             elif name == "symmetric":
                 words.append("--affine")
-            elif name == "protect":  # repeated, since an entry holds commas itself
-                words += [word for entry in value for word in ("--protect", entry)]
-            elif value is True:
-                words.append(f"--{name.replace('_', '-')}")
+            elif name in ("protect", "language_weight"):  # repeated: an entry may hold commas itself
+                words += [word for entry in value for word in (f"--{name.replace('_', '-')}", entry)]
+            elif isinstance(value, bool):
+                words.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
             else:
                 text = ",".join(value) if isinstance(value, tuple) else str(value)
                 words += [f"--{name.replace('_', '-')}", text]

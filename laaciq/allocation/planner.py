@@ -51,7 +51,7 @@ class Thoroughness:
 
 
 EFFORTS: dict[Effort, Thoroughness] = {
-    "fast": Thoroughness(curvature=2, calibration=6, validation=5, probes=2, rounds=1, front=False),
+    "fast": Thoroughness(curvature=2, calibration=6, validation=6, probes=2, rounds=1, front=False),
     "full": Thoroughness(curvature=8, calibration=None, validation=None, probes=12, rounds=6, front=True),
 }
 # Sizes of the front's plans, in bits a weight.
@@ -144,8 +144,7 @@ class Planner:
         limit = max(least, int(self.limit * random.uniform(0.85, 1.15)))
         chosen = self.allocate(noisy, limit=limit, gap=0.1, seconds=5.0).chosen
         plan = self.plan(menu.tensors(chosen), equal_weights(self.languages))
-        measured = self.measure(f"probe-{number}", plan)
-        return Probe(predicted=menu.predict(np.array(chosen)).tolist(), measured=measured.tolist())
+        return Probe(predicted=menu.predict(np.array(chosen)).tolist(), measured=self.measure(f"probe-{number}", plan))
 
     def plan(self, tensors: list[TensorPlan], weights: dict[str, float], predicted: np.ndarray | None = None) -> Plan:
         expected = {} if predicted is None else dict(zip(self.languages, predicted.tolist(), strict=True))
@@ -158,17 +157,14 @@ class Planner:
             predicted=expected,
         )
 
-    def measure(self, name: str, plan: Plan) -> np.ndarray:
-        key = key_of("losses", self.text_key, plan.model_dump())
-        tokens = sum(len(p) for p in self.validation.by_language.values())
+    def measure(self, name: str, plan: Plan) -> Measured:
+        key = key_of("measured", self.text_key, plan.model_dump())
 
         def compute() -> Measured:
-            with self.progress.stage(name, tokens) as advance:
-                losses = self.measuring.losses(plan, self.calibration)
-                advance(tokens)
-            return Measured(losses=losses.tolist())
+            with self.progress.stage(name, 1):
+                return self.measuring.measure(plan, self.calibration)
 
-        return np.array(self._kept(name, Measured, key, compute).losses)
+        return self._kept(name, Measured, key, compute)
 
     def _kept(self, name: str, kind: type[Kept], key: str, compute: Callable[[], Kept]) -> Kept:
         return compute() if self.store is None else self.store.result(f"planning/{name}.json", kind, key, compute)
@@ -203,9 +199,10 @@ def plan_model(
     )
     menu = planner.menu()
     probes = [planner.probe(menu, number) for number in range(how.probes)]
-    menu = menu.rescaled(_scales(probes)) if probes else menu
+    exchange = _exchange([probe.measured for probe in probes])
+    menu = menu.rescaled(_scales(probes, exchange))
     first = planner.allocate(menu)
-    rounds, plans = _search(planner, menu, first)
+    rounds, plans = _search(planner, menu, first, exchange)
     chosen = int(np.argmin([own.value for own in rounds]))
     return Planning(
         plan=plans[chosen],
@@ -213,16 +210,17 @@ def plan_model(
         effort=options.effort,
         languages=deciding,
         held_out=held_out,
+        exchange=exchange.tolist(),
         gap=first.gap,
         rounds=rounds,
         chosen=chosen,
         probes=probes,
-        agreement=_agreement(probes, menu.scale) if len(probes) > 1 else None,
+        agreement=_agreement(probes, menu.scale, exchange),
         front=_front(planner, menu) if how.front else [],
     )
 
 
-def _search(planner: Planner, menu: Menu, first: Allocation) -> tuple[list[Round], list[Plan]]:
+def _search(planner: Planner, menu: Menu, first: Allocation, exchange: np.ndarray) -> tuple[list[Round], list[Plan]]:
     """The first plan, the same refined from what it measured, then rounds of minimax weights on the better one."""
     rounds: list[Round] = []
     plans: list[Plan] = []
@@ -231,7 +229,7 @@ def _search(planner: Planner, menu: Menu, first: Allocation) -> tuple[list[Round
         predicted = scaled.predict(np.array(chosen))
         by_language = dict(zip(planner.languages, weights.tolist(), strict=True))
         plan = planner.plan(scaled.tensors(chosen), by_language, predicted)
-        losses = planner.measure(f"round-{len(rounds)}", plan)
+        losses = exchange * np.array(planner.measure(f"round-{len(rounds)}", plan).divergence)
         plans.append(plan)
         rounds.append(
             Round(
@@ -266,9 +264,15 @@ def _search(planner: Planner, menu: Menu, first: Allocation) -> tuple[list[Round
     return rounds, plans
 
 
-def _scales(probes: list[Probe]) -> np.ndarray:
+def _exchange(measured: list[Measured]) -> np.ndarray:
+    """What the loss rises by for a nat of divergence, by language, over all that was measured; never less than a tenth."""
+    rise = np.sum([own.rise for own in measured], axis=0)
+    return _shrunk(np.maximum(rise / np.sum([own.divergence for own in measured], axis=0), 0.1))
+
+
+def _scales(probes: list[Probe], exchange: np.ndarray) -> np.ndarray:
     """What measured losses are of predicted ones, by language."""
-    ratios = [np.array(own.measured) / np.maximum(own.predicted, 1e-12) for own in probes]
+    ratios = [exchange * np.array(own.measured.divergence) / np.maximum(own.predicted, 1e-12) for own in probes]
     return _shrunk(np.median(ratios, axis=0))
 
 
@@ -278,9 +282,9 @@ def _shrunk(ratios: np.ndarray) -> np.ndarray:
     return np.exp(logarithms.mean() + _SHRINKAGE * (logarithms - logarithms.mean()))
 
 
-def _agreement(probes: list[Probe], scale: np.ndarray) -> Agreement:
+def _agreement(probes: list[Probe], scale: np.ndarray, exchange: np.ndarray) -> Agreement:
     predicted = np.array([scale * np.array(own.predicted) for own in probes]).ravel()
-    measured = np.array([own.measured for own in probes]).ravel()
+    measured = np.array([exchange * np.array(own.measured.divergence) for own in probes]).ravel()
     r = float(np.corrcoef(np.log(np.maximum(predicted, 1e-12)), np.log(np.maximum(measured, 1e-12)))[0, 1])
     return Agreement(r=r, error=float(np.median(np.abs(measured / predicted - 1))))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from laaciq.allocation.results import Measured
 from laaciq.corpus import Texts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
@@ -20,11 +20,7 @@ from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
 @dataclass
 class Validation:
-    """Measures plans by KL(original ‖ quantized) a token, by language.
-
-    In the mean KL is what the loss rises by, if the original predicts as well as it believes to; but it varies far less from passage to
-    passage than the rise itself, and choosing between plans on a few passages needs that.
-    """
+    """Measures plans, each quantized in memory."""
 
     model: LanguageModel
     texts: Texts
@@ -32,15 +28,15 @@ class Validation:
     _twin: LanguageModel | None = field(default=None, init=False)
     _prepared: list[ScoredPassage] = field(default_factory=list, init=False)
 
-    def losses(
-        self, plan: Plan, calibration: Calibration | None, advance: Callable[[int], None] = lambda tokens: None
-    ) -> np.ndarray:
+    def measure(self, plan: Plan, calibration: Calibration | None) -> Measured:
         if self._twin is None:
             self._twin = twin_of(self.model)
             asked = self.options.model_dump(include={"window", "chat", "seed"})
             for passages in self.texts.by_language.values():
                 self._prepared += prepare_all(self.model, passages.texts, passages.language, **asked)
         simulate(self.model, self._twin, quantize_layers(self.model, plan, calibration))
-        found = score(self.model, self._twin, self._prepared, advance=advance)
+        found = score(self.model, self._twin, self._prepared)
         owner = np.repeat(np.arange(len(self.texts.languages)), [len(self.texts[c]) for c in self.texts.languages])
-        return np.bincount(owner, found.kl) / np.bincount(owner, found.tokens)
+        tokens = np.bincount(owner, found.tokens)
+        rise = np.bincount(owner, found.quantized_nll - found.original_nll) / tokens
+        return Measured(divergence=(np.bincount(owner, found.kl) / tokens).tolist(), rise=rise.tolist())

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import bench, check, clipping, evaluate, inspect, quantize, run, sensitivity, sweep, texts
+from laaciq.cli import bench, check, clipping, evaluate, inspect, plan, quantize, run, sensitivity, sweep, texts
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 for command in (
     run.run,
+    plan.plan,
     quantize.quantize,
     quantize.methods,
     evaluate.evaluate,

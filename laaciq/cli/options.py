@@ -43,7 +43,9 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     kind, default = _console_type(field)
     switches = []
     if kind is bool:
-        switches = ["--symmetric/--affine" if name == "symmetric" else f"--{name.replace('_', '-')}"]
+        flag = name.replace("_", "-")
+        off = f"/--no-{flag}" if field.default else ""
+        switches = ["--symmetric/--affine" if name == "symmetric" else f"--{flag}{off}"]
     annotation = Annotated[kind, typer.Option(*switches, help=field.description)]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

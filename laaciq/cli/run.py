@@ -34,7 +34,7 @@ def run(
         typer.echo(result.model_dump_json(indent=1))
         return
     console = Console()
-    console.print(evaluation_table(result.evaluation))
+    console.print(evaluation_table(result.evaluation, result.baseline))
     if result.generation is not None:
         console.print(generation_table(result.generation))
     if (noise := result.numeric_noise) is not None:

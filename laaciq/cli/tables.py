@@ -10,12 +10,16 @@ from laaciq.evaluation import Evaluation, LanguageResult
 from laaciq.evaluation.generation import GenerationResult
 from laaciq.evaluation.verdict import percent
 from laaciq.planning import PlanSet
+from laaciq.report.wording import usual_sentence
 
 _BAR_WIDTH = 12
 
 
-def evaluation_table(evaluation: Evaluation) -> RenderableType:
-    """By language, worst first; languages that the original does not serve stand at the end. Fits 80 columns."""
+def evaluation_table(evaluation: Evaluation, baseline: Evaluation | None = None) -> RenderableType:
+    """By language, worst first; languages that the original does not serve stand at the end. Fits 80 columns.
+
+    Of a `baseline` D stands beside, in the place of agreement.
+    """
     title = f"{evaluation.original} → {evaluation.quantized}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("language", no_wrap=True)
@@ -24,11 +28,20 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     table.add_column("95 %", style="dim", no_wrap=True)
     table.add_column("", width=_BAR_WIDTH, no_wrap=True)
     table.add_column("KL", justify="right", no_wrap=True)
-    table.add_column("agree", justify="right", no_wrap=True)
+    table.add_column("agree" if baseline is None else "usual D", justify="right", no_wrap=True)
     longest = max((r.degradation.value for r in evaluation.judged if r.degradation), default=0.0)
     for result in evaluation.worst_first:
-        table.add_row(*_language_row(result, longest))
-    return Group(table, *_footer(evaluation))
+        cells = _language_row(result, longest)
+        table.add_row(*(cells if baseline is None else [*cells[:-1], _usual(result, baseline)]))
+    beside = [] if baseline is None else [Text(usual_sentence(evaluation, baseline), style="bold")]
+    return Group(table, *_footer(evaluation), *beside)
+
+
+def _usual(result: LanguageResult, baseline: Evaluation) -> str:
+    other = baseline[result.language]
+    if not result.served:
+        return ""
+    return "collapsed" if other.degradation is None else f"{100 * other.degradation.value:.1f} %"
 
 
 def _language_row(result: LanguageResult, longest: float) -> list[RenderableType]:

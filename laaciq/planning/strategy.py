@@ -73,6 +73,13 @@ def reads_text(options: QuantizeOptions) -> bool:
     return find_method(options.method).reads_text or options.separate or by_saliency
 
 
+def reads_profile(options: QuantizeOptions) -> bool:
+    """Does the method weigh inputs by what the profile says of them? Second-order rounding looks for itself."""
+    by_saliency = options.keep > 0 and options.keep_by == "saliency"
+    method = find_method(options.method)
+    return reads_text(options) and (method.rounding == "nearest" or method.adaptive or by_saliency)
+
+
 def _plan(
     anatomy: Anatomy,
     options: QuantizeOptions,

@@ -9,10 +9,12 @@ from string import Template
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
 
+from laaciq.allocation.results import Planning
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.planning.plan import PlanSet
 from laaciq.profiling.results import Profile
 from laaciq.report import wording
+from laaciq.report.plan_plots import agreement_figure, front_figure
 from laaciq.report.plots import companions_figure, degradation_figure
 from laaciq.report.profile_plots import figures_of, inline_svg
 
@@ -53,6 +55,7 @@ _PAGE = Template("""<!doctype html>
 <main>
 <h1>$heading</h1>
 <p class="verdict">$verdict</p>
+$usual
 <h2>What was compared</h2>
 $facts
 <h2>By language</h2>
@@ -62,6 +65,7 @@ $table
 <p>$disparity</p>
 $disagreement
 $companions
+$planning
 $explanation
 <h2>Definitions</h2>
 $definitions
@@ -73,40 +77,52 @@ $definitions
 """)
 
 
-def html_report(evaluation: Evaluation, plans: PlanSet | None, *, command: str, profile: Profile | None = None) -> str:
+def html_report(
+    evaluation: Evaluation,
+    plans: PlanSet | None,
+    *,
+    command: str,
+    profile: Profile | None = None,
+    baseline: Evaluation | None = None,
+    planning: Planning | None = None,
+) -> str:
     """What quantization cost each language, as one HTML file. `command` is what reproduces the evaluation.
 
-    With the model's `profile` the report also sets what the theory explains it by beside it.
+    With the model's `profile` the report also sets what the theory explains it by beside it; with a `baseline` what today's default costs;
+    with the `planning` how the plan was found.
     """
     disagreement = wording.disagreement(evaluation)
-    degradation, companions = _figures(evaluation)
+    degradation, companions = _figures(evaluation, baseline)
     return _PAGE.substitute(
         title=escape(f"{wording.TITLE}: {evaluation.quantized}"),
         style=_STYLE,
         heading=escape(wording.TITLE),
         verdict=escape(evaluation.verdict),
+        usual="" if baseline is None else f"<p>{escape(wording.usual_sentence(evaluation, baseline))}</p>",
         facts=_facts(evaluation, plans),
         degradation=degradation,
-        table=_table(evaluation),
+        table=_table(evaluation, baseline),
         disparity=escape(" ".join(wording.disparity_sentences(evaluation))),
         disagreement=f"<p>{escape(disagreement)}</p>" if disagreement else "",
         companions=companions,
+        planning="" if planning is None else _planning(planning),
         explanation="" if profile is None else _explanation(profile, evaluation),
         definitions=_description_list((escape(term), escape(text)) for term, text in wording.definitions(evaluation)),
         command=escape(command),
     )
 
 
-def _figures(evaluation: Evaluation) -> tuple[str, str]:
+def _figures(evaluation: Evaluation, baseline: Evaluation | None) -> tuple[str, str]:
     """Both figures, or nothing in the place of one that has nothing to show. The first brings plotly.js along."""
     if all(not result.served for result in evaluation.languages):
         return "", ""
     band = "Differences within the grey band, as wide as the noise floor and centred on the common mean, are noise. "
+    hollow = f"Hollow dots are {wording.USUAL.lower()}. "
     degradation = _figure(
-        degradation_figure(evaluation),
+        degradation_figure(evaluation, baseline),
         name="degradation",
         caption="Degradation D by language with 95 % intervals, worst on top. "
-        f"{band if evaluation.disparity else ''}The table below holds the same numbers.",
+        f"{band if evaluation.disparity else ''}{hollow if baseline else ''}The table below holds the same numbers.",
         first=True,
     )
     if len(evaluation.judged) < 2:
@@ -119,6 +135,29 @@ def _figures(evaluation: Evaluation) -> tuple[str, str]:
         first=False,
     )
     return degradation, companions
+
+
+def _planning(planning: Planning) -> str:
+    """How the plan was found: in words, predicted against measured losses, and what other sizes would cost."""
+    said = escape(" ".join(wording.planning_sentences(planning)))
+    figures = [
+        _figure(
+            agreement_figure(planning),
+            name="agreement",
+            caption="Predicted against measured loss of random plans, a dot a language and plan; on the line they agree.",
+            first=False,
+        )
+    ]
+    if planning.front:
+        figures.append(
+            _figure(
+                front_figure(planning),
+                name="front",
+                caption="What plans of other sizes are predicted to cost: the worst-off language, and the disparity.",
+                first=False,
+            )
+        )
+    return "\n".join(["<h2>The plan</h2>", f"<p>{said}</p>", *figures])
 
 
 def _explanation(profile: Profile, evaluation: Evaluation) -> str:
@@ -156,8 +195,8 @@ def _description_list(pairs: Iterable[tuple[str, str]]) -> str:
     return "<dl>\n" + "\n".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in pairs) + "\n</dl>"
 
 
-def _table(evaluation: Evaluation) -> str:
-    columns = wording.columns(evaluation)
+def _table(evaluation: Evaluation, baseline: Evaluation | None) -> str:
+    columns = wording.columns(evaluation, baseline)
     heads = "".join(f'<th scope="col"{_kind(column)}>{escape(column.heading)}</th>' for column in columns)
     scales = {c.measure: _largest(evaluation, c.measure) for c in columns if c.measure}
     rows = "\n".join(_row(result, columns, scales) for result in evaluation.worst_first)

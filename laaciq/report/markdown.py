@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import re
 
+from laaciq.allocation.results import Planning
 from laaciq.evaluation.results import Evaluation
 from laaciq.planning.plan import PlanSet
 from laaciq.report import wording
 
 
-def markdown_report(evaluation: Evaluation, plans: PlanSet | None, *, command: str) -> str:
-    """What quantization cost each language, in Markdown. `command` is what reproduces the evaluation."""
+def markdown_report(
+    evaluation: Evaluation,
+    plans: PlanSet | None,
+    *,
+    command: str,
+    baseline: Evaluation | None = None,
+    planning: Planning | None = None,
+) -> str:
+    """What quantization cost each language, in Markdown. `command` is what reproduces the evaluation; `baseline` is today's default."""
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
         f"**{_escaped(evaluation.verdict)}**",
+        *([_escaped(wording.usual_sentence(evaluation, baseline))] if baseline else []),
         "## What was compared",
         _facts(evaluation, plans),
         "## By language",
-        _table(evaluation),
+        _table(evaluation, baseline),
         _escaped(wording.table_caption(evaluation)),
         "## Disparity",
         _escaped(" ".join(wording.disparity_sentences(evaluation))),
         *([_escaped(disagreement)] if disagreement else []),
+        *(["## The plan", _escaped(" ".join(wording.planning_sentences(planning)))] if planning else []),
         "## Definitions",
         "\n".join(f"- **{term}**: {_escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
@@ -38,8 +48,8 @@ def _facts(evaluation: Evaluation, plans: PlanSet | None) -> str:
     )
 
 
-def _table(evaluation: Evaluation) -> str:
-    columns = wording.columns(evaluation)
+def _table(evaluation: Evaluation, baseline: Evaluation | None) -> str:
+    columns = wording.columns(evaluation, baseline)
     lines = [
         [column.heading for column in columns],
         ["---:" if column.numeric else "---" for column in columns],

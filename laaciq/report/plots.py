@@ -8,19 +8,19 @@ import plotly.graph_objects as go
 
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Evaluation, LanguageResult
-from laaciq.report.wording import MEASURES, percent_estimate
+from laaciq.report.wording import MEASURES, USUAL, percent_estimate
 
 # Okabe & Ito (2008), without the black and the yellow, which vanish on one of the two backgrounds, and with a grey.
-_BLUE, _VERMILION, _GREY = "#0072B2", "#D55E00", "#808080"
-_COLOURS = (_BLUE, _VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", _GREY)
+BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#808080"
+_COLOURS = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", GREY)
 # Five symbols against seven colours: 35 scripts, each with a pair of its own.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 _FAINT = "rgba(128, 128, 128, 0.25)"
 _ROW_PIXELS, _TOP_PIXELS, _BOTTOM_PIXELS = 22, 50, 120
 
 
-def degradation_figure(evaluation: Evaluation) -> go.Figure:
-    """D by language with its interval, worst on top; the band is as wide as the noise floor."""
+def degradation_figure(evaluation: Evaluation, baseline: Evaluation | None = None) -> go.Figure:
+    """D by language with its interval, worst on top; the band is as wide as the noise floor. Hollow dots are today's default."""
     shown = [r for r in evaluation.worst_first if r.served]
     rows = {r.language: row for row, r in enumerate(shown)}
     figure = go.Figure()
@@ -28,16 +28,18 @@ def degradation_figure(evaluation: Evaluation) -> go.Figure:
         members = [r for r in evaluation.judged if r.script == script]
         if members:
             figure.add_trace(_dots(members, [rows[r.language] for r in members], mark))
+    if baseline is not None:
+        figure.add_trace(_hollow([r for r in baseline.judged if r.language in rows], rows))
     for result in shown:
         if result.collapsed:
             _mark_collapsed(figure, rows[result.language])
     if evaluation.disparity is not None and evaluation.summary.mean is not None:
         _add_noise_band(figure, evaluation.summary.mean, evaluation.disparity.noise_floor)
     figure.update_xaxes(
-        visible=bool(figure.data), title={"text": "degradation D"}, zeroline=True, zerolinecolor=_GREY, ticksuffix=" %"
+        visible=bool(figure.data), title={"text": "degradation D"}, zeroline=True, zerolinecolor=GREY, ticksuffix=" %"
     )
     figure.update_yaxes(_named_rows([r.name for r in shown]))
-    return _styled(figure, len(shown))
+    return styled(figure, len(shown))
 
 
 def companions_figure(evaluation: Evaluation) -> go.Figure:
@@ -64,7 +66,7 @@ def companions_figure(evaluation: Evaluation) -> go.Figure:
         yaxis=_named_rows([r.name for r in ranked]),
         yaxis2=_named_rows([r.name for r in last]) | {"overlaying": "y", "side": "right", "showgrid": False},
     )
-    return _styled(figure, len(ranked))
+    return styled(figure, len(ranked))
 
 
 def _marks(results: list[LanguageResult]) -> dict[str, dict[str, object]]:
@@ -96,6 +98,19 @@ def _dots(members: list[LanguageResult], rows: list[int], mark: dict[str, object
     )
 
 
+def _hollow(members: list[LanguageResult], rows: dict[str, int]) -> go.Scatter:
+    found = [(r, r.degradation) for r in members if r.degradation is not None]
+    return go.Scatter(
+        x=[100 * d.value for _, d in found],
+        y=[rows[r.language] for r, _ in found],
+        mode="markers",
+        marker={"symbol": "circle-open", "color": GREY, "size": 8},
+        name=USUAL.lower(),
+        hovertext=[f"{_safe(r.name)}, {USUAL.lower()}: {percent_estimate(d)}" for r, d in found],
+        hoverinfo="text",
+    )
+
+
 def _mark_collapsed(figure: go.Figure, row: int) -> None:
     """At the right edge: the loss has no number on this axis."""
     figure.add_annotation(
@@ -104,7 +119,7 @@ def _mark_collapsed(figure: go.Figure, row: int) -> None:
         xanchor="right",
         y=row,
         text="collapsed ▶",
-        font={"color": _VERMILION},
+        font={"color": VERMILION},
         showarrow=False,
         hovertext=f"perplexity more than {COLLAPSE_FACTOR} times the original's",
     )
@@ -121,7 +136,7 @@ def _add_noise_band(figure: go.Figure, centre: float, width: float) -> None:
 
 
 _ALIKE, _WORSE, _BETTER = "ranked alike", "worse off than D says", "better off than D says"
-_LINES = {_ALIKE: (_GREY, 1.0), _WORSE: (_VERMILION, 2.0), _BETTER: (_BLUE, 2.0)}
+_LINES = {_ALIKE: (GREY, 1.0), _WORSE: (VERMILION, 2.0), _BETTER: (BLUE, 2.0)}
 
 
 def _ranks(results: list[LanguageResult], measure: str) -> dict[str, int]:
@@ -165,7 +180,7 @@ def _named_rows(names: list[str]) -> dict[str, object]:
     }
 
 
-def _styled(figure: go.Figure, rows: int) -> go.Figure:
+def styled(figure: go.Figure, rows: int) -> go.Figure:
     plot_height = _ROW_PIXELS * max(rows, 2)
     figure.update_xaxes(automargin=True, fixedrange=True, gridcolor=_FAINT)
     figure.update_yaxes(fixedrange=True, gridcolor=_FAINT, zeroline=False, ticks="")
@@ -173,7 +188,7 @@ def _styled(figure: go.Figure, rows: int) -> go.Figure:
         template="none",
         height=plot_height + _TOP_PIXELS + _BOTTOM_PIXELS,
         margin={"l": 10, "r": 10, "t": _TOP_PIXELS, "b": _BOTTOM_PIXELS},
-        font={"family": "system-ui, sans-serif", "size": 13, "color": _GREY},
+        font={"family": "system-ui, sans-serif", "size": 13, "color": GREY},
         paper_bgcolor="rgba(0, 0, 0, 0)",
         plot_bgcolor="rgba(0, 0, 0, 0)",
         legend={"orientation": "h", "yanchor": "top", "y": -70 / plot_height, "x": 0},

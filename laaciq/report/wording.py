@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from laaciq.allocation.results import Planning
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
@@ -14,6 +15,8 @@ from laaciq.planning.plan import PlanSet
 TITLE = "What quantization costs each language"
 MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "bits_per_passage": "bits per passage"}
 ABSENT = "–"
+# Of a run that planned: what is measured beside it.
+USUAL = "Today's default"
 EXPLANATION = (
     "The theory expects languages that lean on blocks of heavy-tailed weights (high κ_eff) to lose otherwise than others. "
     "These plots show what is in this model; whether they explain the losses is for the eye to judge, and for 'laaciq screen' to predict."
@@ -91,12 +94,15 @@ def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
     return found
 
 
-def columns(evaluation: Evaluation) -> list[Column]:
+def columns(evaluation: Evaluation, baseline: Evaluation | None = None) -> list[Column]:
+    """`baseline` adds what today's default costs each language."""
+    usual = [] if baseline is None else [Column(f"{USUAL}, D", lambda r: _degradation(baseline[r.language]))]
     bits_per_passage = Column("Bits per passage", _bits_per_passage, "bits_per_passage")
     return [
         Column("Language", lambda r: f"{r.name} ({r.language})", numeric=False),
         Column("Script", lambda r: r.script, numeric=False),
         Column("Degradation D", _degradation, "degradation"),
+        *usual,
         Column("Relative bits", _relative_bits, "relative_bits"),
         *([bits_per_passage] if evaluation.parallel else []),
         Column("Bits per byte, original", lambda r: number(r.original.bits_per_byte, 3)),
@@ -230,6 +236,38 @@ def definitions(evaluation: Evaluation) -> list[tuple[str, str]]:
         ("Collapsed", collapsed),
         ("Hurt beyond noise", hurt),
     ]
+
+
+def usual_sentence(evaluation: Evaluation, baseline: Evaluation) -> str:
+    """What the worst-off language pays here and under today's default of the same size."""
+    if not (evaluation.judged and baseline.judged):
+        return f"{USUAL} ({baseline.quantized}): {baseline.verdict}"
+    fallen = f"; {len(baseline.summary.collapsed)} languages collapsed there" if baseline.summary.collapsed else ""
+    return (
+        f"{USUAL}, {baseline.quantized}, costs the worst-off language {_worst_and_mean(baseline)}; "
+        f"this plan {_worst_and_mean(evaluation)}{fallen}."
+    )
+
+
+def _worst_and_mean(evaluation: Evaluation) -> str:
+    worst = evaluation.judged[0]
+    return f"{percent(math.expm1(worst.loss.value))} ({worst.name}) and the mean {percent(evaluation.summary.mean)}"
+
+
+def planning_sentences(planning: Planning) -> list[str]:
+    """How the plan was found."""
+    best, agreement = planning.rounds[planning.chosen], planning.agreement
+    worst = max(range(len(planning.languages)), key=lambda i: best.losses[i])
+    said = [
+        f"Bits were allocated for the objective '{planning.objective}' to within {100 * planning.gap:.1f} % of the optimum of the sensitivity "
+        f"model, which agrees with {len(planning.probes)} random plans that were measured: r = {number(agreement.r, 2)}, median error "
+        f"{percent(agreement.error)}.",
+        f"Of {len(planning.rounds)} plans measured on validation text, number {planning.chosen + 1} was best; there the worst-off language, "
+        f"{planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats a token. Test text decided nothing.",
+    ]
+    if planning.held_out:
+        said.append(f"Planned without seeing {', '.join(planning.held_out)}.")
+    return said
 
 
 def _names(evaluation: Evaluation, codes: list[str]) -> str:
