@@ -92,10 +92,13 @@ class GridOptions(Options):
     symmetric: bool = Field(default=True, description="Kind of grid.")
 
 
+_METHOD = "How weights become codes; 'laaciq methods' lists them."
+
+
 class QuantizeOptions(GridOptions):
     """How weights are stored: a method, its grid, and what is spared."""
 
-    method: str = Field(default="planned", description="How weights become codes; 'laaciq methods' lists them.")
+    method: str = Field(default="rtn", description=_METHOD)
     plan: str | None = Field(
         default=None, description="A file made by 'laaciq plan', perhaps edited, to be used instead of a method."
     )
@@ -151,6 +154,8 @@ class QuantizeOptions(GridOptions):
 
 class CheckpointOptions(MeasureOptions, QuantizeOptions):
     """What `laaciq quantize` takes: how weights are stored, and how calibration text is put to the model."""
+
+    method: str = Field(default="planned", description=_METHOD)
 
     def measuring(self) -> MeasureOptions:
         """The part of the options that decides a measurement."""

@@ -26,6 +26,8 @@ from laaciq.quantization import Calibration
 # Passages a language that are profiled where a method reads no more of the profile than who is served, and how loud.
 PROFILED = 8
 
+_RULES = ("keep", "protect", "outlier_bits", "attention_bits", "embedding_bits", "rank", "separate")
+
 
 def plan(
     model: str | Path = REFERENCE,
@@ -49,6 +51,7 @@ def plan(
     folder = find_model(model)
     split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
     loaded = load(folder, device=device)
+    _refuse_rules(chosen)
     known = calibrate(loaded, split, chosen, progress)
     store = None
     if file is not None:
@@ -87,12 +90,23 @@ def decide(
     if options.plan is not None:
         return PlanSet(plans={"": read_plan_file(Path(options.plan), model.anatomy)}), None
     if find_method(options.method).planned and calibration is not None:
+        _refuse_rules(options)
         found = plan_model(
             model, calibration, split.validation, options, served_bound=served_bound, store=store, progress=progress
         )
         return PlanSet(plans={"": found.plan}), found
     profile = None if calibration is None else calibration.profile
     return make_plans(model.anatomy, options, profile, served_bound=served_bound), None
+
+
+def _refuse_rules(options: QuantizeOptions) -> None:
+    """A planned method decides for itself what the rules of other methods would."""
+    for name in _RULES:
+        if getattr(options, name) != QuantizeOptions.model_fields[name].default:
+            word = f"--{name.replace('_', '-')}"
+            raise BadOption(
+                f"{word} is a rule, and method {options.method!r} plans: leave it out, or give --method gptq"
+            )
 
 
 def needs_text(options: QuantizeOptions) -> bool:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 import laaciq
+from laaciq.chain import Decided
 from laaciq.errors import BadOption, OutputConflict, TooLittleMemory, UnknownLanguage
 from laaciq.options import BITS, RunOptions
 from tests.tiny import ARCHITECTURES, save_tiny
@@ -38,7 +39,8 @@ def test_every_architecture_goes_through_the_chain(architecture, tmp_path, texts
 
 
 STORED = [
-    *({"bits": bits} for bits in BITS),
+    *({"method": "rtn", "bits": bits} for bits in BITS),
+    {"method": "planned", "budget": 6.0, "budget_for": "model", "baseline": False},
     {"method": "mse", "keep": 2.0},
     {"method": "adaptive", "table_overhead": 2.0},
 ]
@@ -85,7 +87,9 @@ def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
     model = save_tiny("llama", tmp_path / "model")
     out = tmp_path / "run"
     result = laaciq.run(model, texts=str(texts), served_bound=100, out=out)
-    assert type(result.plans).model_validate_json((out / "plans.json").read_text()) == result.plans
+    decided = Decided.model_validate_json((out / "plans.json").read_text())
+    assert (decided.plans, decided.planning) == (result.plans, result.planning)
+    assert type(result.baseline).model_validate_json((out / "baseline/evaluation.json").read_text()) == result.baseline
     assert type(result.evaluation).model_validate_json((out / "evaluation.json").read_text()) == result.evaluation
     assert "Swahili" in (out / "report.md").read_text()
     assert "Swahili" in (out / "report.html").read_text()
@@ -99,7 +103,7 @@ def stamps(out):
 
 def test_only_what_changed_is_computed_again(tmp_path, texts):
     model, out = save_tiny("llama", tmp_path / "model"), tmp_path / "run"
-    options = {"texts": str(texts), "served_bound": 100.0, "out": out}
+    options = {"method": "rtn", "texts": str(texts), "served_bound": 100.0, "out": out}
     first = laaciq.run(model, languages=["eng", "swa"], **options)
     before = stamps(out)
     assert laaciq.run(model, languages=["eng", "swa"], **options) == first
@@ -113,7 +117,7 @@ def test_only_what_changed_is_computed_again(tmp_path, texts):
 
 def test_a_changed_model_is_noticed(tmp_path, texts):
     out = tmp_path / "run"
-    options = {"texts": str(texts), "served_bound": 100.0, "out": out}
+    options = {"method": "rtn", "texts": str(texts), "served_bound": 100.0, "out": out}
     first = laaciq.run(save_tiny("llama", tmp_path / "model"), **options)
     second = laaciq.run(save_tiny("llama", tmp_path / "model", seed=1), **options)
     assert first.evaluation.languages != second.evaluation.languages
@@ -128,7 +132,9 @@ def test_a_model_against_itself_loses_nothing(tmp_path, texts):
 
 def test_numeric_noise_is_reported_apart(tmp_path, texts):
     model = save_tiny("llama", tmp_path / "model")
-    result = laaciq.run(model, texts=str(texts), served_bound=100, numeric_check=True, out=tmp_path / "run")
+    result = laaciq.run(
+        model, texts=str(texts), served_bound=100, method="rtn", numeric_check=True, out=tmp_path / "run"
+    )
     assert (result.numeric_noise.precision, result.numeric_noise.other) == ("float32", "float64")
     # Float32 has seven digits; a loss that matters has its first in the second or third.
     assert 0 < result.numeric_noise.largest < 1e-4
@@ -169,6 +175,37 @@ def test_an_output_folder_that_holds_something_else(tmp_path):
     with pytest.raises(OutputConflict):
         laaciq.run("reference", out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_test_text_never_reaches_the_optimiser(tmp_path, texts):
+    """Another test text, everything else the same: the plan, its weights and all that it was chosen by are the same to the last digit."""
+    model = save_tiny("llama", tmp_path / "model")
+    results = []
+    for name in ("one", "other"):
+        for part in ("calibration", "test"):
+            folder = tmp_path / name / part
+            folder.mkdir(parents=True)
+            for code in FEW:
+                lines = (texts / f"{code}.txt").read_text().splitlines()
+                own = lines if part == "calibration" else [f"{line} {name}" for line in lines]
+                (folder / f"{code}.txt").write_text("\n".join(own))
+        results.append(laaciq.run(model, texts=str(tmp_path / name), served_bound=100, out=tmp_path / f"{name}-run"))
+    first, second = results
+    assert first.planning == second.planning
+    assert first.plans == second.plans
+    assert first.evaluation.languages != second.evaluation.languages
+
+
+def test_today_s_default_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts):
+    model = save_tiny("llama", tmp_path / "model")
+    result = laaciq.run(model, texts=str(texts), served_bound=100, out=tmp_path / "run")
+    usual = Decided.model_validate_json((tmp_path / "run/baseline/plans.json").read_text()).plans.first
+    assert list(usual.weights) == ["eng"]
+    assert result.plan.size.block_bytes <= usual.size.block_bytes
+    assert {r.language for r in result.baseline.languages} == set(FEW)
+    assert result.baseline.quantized in (tmp_path / "run/report.html").read_text()
+    without = laaciq.run(model, texts=str(texts), served_bound=100, baseline=False, out=tmp_path / "run")
+    assert without.baseline is None
 
 
 def test_too_little_memory_is_told_before_loading(tmp_path, texts, monkeypatch):

@@ -137,7 +137,7 @@ def test_no_prompts(served):
 
 
 def test_a_checkpoint_without_tables_takes_any_language(folder):
-    laaciq.quantize(folder / "model", out=folder / "plain", group_size=16)
+    laaciq.quantize(folder / "model", out=folder / "plain", method="rtn", group_size=16)
     model, tokenizer = load(folder / "plain")
     prompts = prompts_in("swa", "kat")
     declared = laaciq.generate(model, tokenizer, prompts, languages=["swa", "kat"], **GREEDY)

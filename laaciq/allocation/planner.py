@@ -40,19 +40,19 @@ Kept = TypeVar("Kept", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """Passages a language for curvature, calibration and validation (None: all), random plans, rounds of minimax."""
+    """Passages for curvature, calibration and validation, of all languages together; random plans, rounds of minimax."""
 
     curvature: int
-    calibration: int | None
-    validation: int | None
+    calibration: int
+    validation: int
     probes: int
     rounds: int
     front: bool
 
 
 EFFORTS: dict[Effort, Thoroughness] = {
-    "fast": Thoroughness(curvature=2, calibration=6, validation=6, probes=2, rounds=1, front=False),
-    "full": Thoroughness(curvature=8, calibration=None, validation=None, probes=12, rounds=6, front=True),
+    "fast": Thoroughness(curvature=64, calibration=200, validation=200, probes=2, rounds=1, front=False),
+    "full": Thoroughness(curvature=256, calibration=2000, validation=2000, probes=12, rounds=6, front=True),
 }
 # Sizes of the front's plans, in bits a weight.
 FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
@@ -102,17 +102,21 @@ class Planner:
     def measuring(self) -> Validation:
         return Validation(self.model, self.validation, self.calibration.options)
 
+    def share(self, passages: int) -> int:
+        """Of each language."""
+        return -(-passages // len(self.languages))
+
     def menu(self) -> Menu:
         """Predicted losses, not yet to scale."""
         units = make_units(self.tensors, MENUS[self.options.effort], self.options.runtime)
         key = key_of("menu", self.text_key, [[p.model_dump() for p in c] for unit in units for c in unit.choices])
 
         def compute() -> MenuLosses:
-            few = self.calibration.texts.spread(self.thoroughness.curvature)
+            few = self.calibration.texts.spread(self.share(self.thoroughness.curvature))
             matrices = {tensor.name: self.model.anatomy.matrices[tensor.name] for tensor in self.tensors}
             with self.progress.stage("curvature", sum(map(len, few.by_language.values()))) as advance:
                 curvature = measure_curvature(self.model, matrices, few, self.calibration.options, advance=advance)
-            gains = self._gains(replace(self.calibration, texts=few))
+            gains = self._gains()
             with self.progress.stage("predicting", len(units)) as advance:
                 found = make_menu(units, matrices, curvature, gains, advance=advance)
             return MenuLosses(losses=[own.tolist() for own in found.losses])
@@ -120,8 +124,9 @@ class Planner:
         losses = [np.array(own) for own in self._kept("menu", MenuLosses, key, compute).losses]
         return Menu(self.languages, units, losses, np.ones(len(self.languages)))
 
-    def _gains(self, few: Calibration) -> dict[str, float]:
+    def _gains(self) -> dict[str, float]:
         gains: dict[str, float] = {}
+        few = replace(self.calibration, texts=self.calibration.texts.spread(self.share(self.thoroughness.calibration)))
         for part in moment_parts(list(self.model.anatomy.linears)):
             moments = few.second_moments(self.model, part, self.languages)
             gains |= {name: second_order_gain(seen) for name, seen in moments.items()}
@@ -153,7 +158,7 @@ class Planner:
             tensors=tensors,
             size=count_size(tensors, self.model.anatomy),
             weights=weights,
-            passages=self.thoroughness.calibration,
+            passages=self.share(self.thoroughness.calibration),
             predicted=expected,
         )
 
@@ -192,7 +197,7 @@ def plan_model(
     planner = Planner(
         model,
         replace(calibration, texts=known),
-        checked if how.validation is None else checked.spread(how.validation),
+        checked.spread(-(-how.validation // len(deciding))),
         options,
         store,
         progress or Silence(),

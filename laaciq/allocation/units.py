@@ -61,7 +61,7 @@ def _vllm_loads(plan: TensorPlan) -> bool:
     """Of pack-quantized layers vLLM's kernels take these; embeddings and all that is kept stay in 16 bits."""
     if not plan.quantized:
         return True
-    fits = plan.group_size in _VLLM_GROUPS and plan.shape[1] % plan.group_inputs == 0
+    fits = isinstance(plan.group_size, int) and plan.group_size in _VLLM_GROUPS and plan.shape[1] % plan.group_size == 0
     return plan.bits in (4, 8) and fits and not plan.keep and not plan.rank and not plan.used_by
 
 

@@ -16,7 +16,7 @@ from tests.tiny import save_tiny
 def pair(tmp_path_factory):
     root = tmp_path_factory.mktemp("bench")
     model = save_tiny("llama", root / "model")
-    quantize(model, out=root / "checkpoint", group_size=16)
+    quantize(model, out=root / "checkpoint", method="rtn", group_size=16)
     return str(model), str(root / "checkpoint")
 
 

@@ -25,12 +25,29 @@ def test_quantize_writes_a_checkpoint_and_names_the_next_command(tmp_path):
         p.name for p in (tmp_path / "q").iterdir()
     }
     found = json.loads((tmp_path / "q/plan.json").read_text())
-    assert (found["method"], found["languages"], found["tensors"][0]["clip"]) == ("minimax", ["eng", "swa"], "minimax")
+    assert (found["method"], list(found["weights"]), found["tensors"][0]["clip"]) == (
+        "minimax",
+        ["eng", "swa"],
+        "minimax",
+    )
 
 
 def test_strategies_combine_and_say_what_they_weigh(tmp_path):
     model = save_tiny("llama", tmp_path / "model")
-    words = ["--keep", "2", "--protect", "0", "--protect", "swa=1", "--protect-bits", "8", "--separate", *COMMON]
+    words = [
+        "--method",
+        "rtn",
+        "--keep",
+        "2",
+        "--protect",
+        "0",
+        "--protect",
+        "swa=1",
+        "--protect-bits",
+        "8",
+        "--separate",
+        *COMMON,
+    ]
     result = invoke("quantize", model, "--out", tmp_path / "q", *words, "--json")
     found = json.loads(result.stdout)
     assert set(found["folders"]) == {"swa", "others"}
@@ -40,7 +57,7 @@ def test_strategies_combine_and_say_what_they_weigh(tmp_path):
 
 def test_the_same_from_python(tmp_path):
     model = save_tiny("gpt2", tmp_path / "model")
-    found = laaciq.quantize(model, out=tmp_path / "q", bits=4, group_size=16, keep=1.0)
+    found = laaciq.quantize(model, out=tmp_path / "q", method="rtn", bits=4, group_size=16, keep=1.0)
     assert found.plans.first.tensors[0].keep == 1.0
     assert found.total_bytes == found.plans.first.size.model_bytes
 

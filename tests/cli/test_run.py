@@ -13,7 +13,18 @@ from tests.tiny import save_tiny
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     save_tiny("llama", folder / "model")
-    words = ["run", str(folder / "model"), "--languages", "eng,swa,Hindi", "--bits", "2", "--served-bound", "100"]
+    words = [
+        "run",
+        str(folder / "model"),
+        "--languages",
+        "eng,swa,Hindi",
+        "--bits",
+        "2",
+        "--served-bound",
+        "100",
+        "--method",
+        "rtn",
+    ]
     words += ["--group-size", "channel", "--out", str(folder / "out")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
