@@ -1,0 +1,373 @@
+"""Ours against the peers at equal size: what the worst-off language loses, the disparity, the mean.
+
+    python benchmarks/frontier.py reference --corpus CORPUS [--device cuda] [--processes 5] --out DIR
+    python benchmarks/frontier.py gemma-3-270m.gguf --corpus CORPUS --languages amh,yor,… --test heldout --draws 2 --out DIR
+
+CORPUS has `parallel/dev` (calibration, line-aligned), `parallel/test` and `heldout`, a text file a language. Peers run at their native settings
+(benchmarks/peers.txt names an environment for them), calibrated in English or in all languages on as many passages as ours; each is compared
+with our plan of exactly its counted size, never above it: over the linear layers of the blocks, and over the whole model. Every draw takes
+other calibration passages. Intervals resample test passages and draws, with the worst language chosen anew in each resample. Rows that are
+done are not computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import multiprocessing
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from laaciq.ablation.losses import nll_by_passage
+from laaciq.allocation.planner import plan_model
+from laaciq.corpus import Texts, read_split, read_texts
+from laaciq.engine.files import write_text
+from laaciq.engine.store import RunFolder
+from laaciq.models import LanguageModel, find_model, load
+from laaciq.options import FULL_BITS, MeasureOptions, QuantizeOptions
+from laaciq.profiling.profile import profile_model
+from laaciq.profiling.results import Profile
+from laaciq.quantization import Calibration
+from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.twins import simulate, twin_of
+from laaciq.scoring.sequences import prepare_all
+from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+
+MEASURE = MeasureOptions()
+ENGLISH, ALL, NONE = "English", "all languages", "none"
+RESAMPLES = 2000
+# Passages a language that ours is calibrated and validated on; the peers are calibrated on both.
+CALIBRATION, VALIDATION = 7, 4
+BITS_CLASSES = (4, 3)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A peer at one setting: how to run it, and what it is calibrated on."""
+
+    name: str
+    bits: int
+    texts: str
+    options: dict[str, object]
+
+    @property
+    def row(self) -> str:
+        return self.name if self.texts == NONE else f"{self.name}, {self.texts}"
+
+
+CONTENDERS = [
+    Contender("NF4", 4, NONE, {"module": "nf4"}),
+    Contender("HQQ 4 bits", 4, NONE, {"module": "hqq_peer"}),
+    Contender("HQQ 3 bits", 3, NONE, {"module": "hqq_peer"}),
+    *(
+        Contender(
+            f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor_peer", "method": method}
+        )
+        for method, bits in (("GPTQ", 4), ("AWQ", 4), ("GPTQ", 3))
+        for texts in (ENGLISH, ALL)
+    ),
+]
+
+
+@dataclass
+class Draw:
+    """One draw of calibration text: all rows, kept in a file as they are computed."""
+
+    number: int
+    out: Path
+    model: LanguageModel
+    twin: LanguageModel
+    calibration: Texts
+    validation: Texts
+    english: list[str]
+    tests: dict[str, Texts]
+    effort: str
+
+    def __post_init__(self) -> None:
+        self.file = self.out / f"draw-{self.number}.json"
+        self.rows = json.loads(self.file.read_text()) if self.file.exists() else {}
+        self.prepared = {
+            name: [p for own in test.by_language.values() for p in prepare_all(self.model, own.texts, own.language)]
+            for name, test in self.tests.items()
+        }
+        self.linears = {linear.name for linear in self.model.anatomy.linears}
+        self.block_weights = sum(linear.matrix.numel() for linear in self.model.anatomy.linears)
+        self.all_weights = self.model.anatomy.parameter_count()
+
+    def keep(self, row: str, compute: Callable[[], dict[str, object]]) -> dict[str, object]:
+        if row not in self.rows:
+            began = time.perf_counter()
+            found = compute()
+            self.rows[row] = found | {"seconds": found.get("seconds", time.perf_counter() - began)}
+            write_text(self.file, json.dumps(self.rows))
+            print(f"draw {self.number}: {row}, {self.rows[row]['seconds']:.0f} s", flush=True)
+        return self.rows[row]
+
+    def losses(self, model: LanguageModel) -> dict[str, list[float]]:
+        """NLL of every passage, languages one after the other, by test."""
+        return {name: nll_by_passage(model, prepared).tolist() for name, prepared in self.prepared.items()}
+
+    def original(self) -> dict[str, object]:
+        tokens = {
+            name: [sum(len(s.targets) for s in passage.sequences) for passage in prepared]
+            for name, prepared in self.prepared.items()
+        }
+        return {"nll": self.losses(self.model), "tokens": tokens, "languages": self.calibration.languages}
+
+    def peer(self, contender: Contender) -> dict[str, object]:
+        from importlib import import_module
+
+        options = dict(contender.options)
+        module = import_module(f"benchmarks.peers.{options.pop('module')}")
+        texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[contender.texts]
+        half = copy.deepcopy(self.model.module).to(torch.bfloat16)
+        half.name_or_path = str(self.model.folder.path)
+        began = time.perf_counter()
+        peer = module.quantize(
+            half, self.model.tokenizer, texts, bits=contender.bits, device=self.model.device.type, **options
+        )
+        seconds = time.perf_counter() - began
+        with torch.no_grad():
+            for name, parameter in self.twin.module.named_parameters():
+                parameter.copy_(self.model.module.get_parameter(name))
+        peer.put_into(self.twin.module)
+        in_blocks = sum(bits for name, bits in peer.bits.items() if name in self.linears)
+        left = sum(w.matrix.numel() for w in self.model.anatomy.linears if w.name not in peer.bits)
+        block_bits = in_blocks + FULL_BITS * left
+        return {
+            "settings": peer.settings,
+            "block_bits": block_bits / self.block_weights,
+            "model_bits": (block_bits + FULL_BITS * (self.all_weights - self.block_weights)) / self.all_weights,
+            "nll": self.losses(self.twin),
+            "seconds": seconds,
+        }
+
+    def ours(self, budget: float, track: str) -> dict[str, object]:
+        options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
+        began = time.perf_counter()
+        known = Calibration(self.profile, self.calibration, MEASURE)
+        store = RunFolder(self.out / f"planning-{self.number}-{track}", description={"draw": self.number})
+        found = plan_model(self.model, known, self.validation, options, served_bound=MEASURE.served_bound, store=store)
+        simulate(self.model, self.twin, quantize_layers(self.model, found.plan, known))
+        seconds = time.perf_counter() - began
+        size = found.plan.size
+        return {
+            "block_bits": size.block_bits_per_weight,
+            "model_bits": size.model_bits_per_weight,
+            "nll": self.losses(self.twin),
+            "rounds": [own.value for own in found.rounds],
+            "agreement": found.agreement.model_dump(),
+            "seconds": seconds,
+        }
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile_model(self.model, self.calibration.spread(2), MEASURE, outlier_kurtosis=50.0)
+
+    def _all_texts(self) -> list[str]:
+        both = self.calibration.joined(self.validation)
+        texts = [text for own in both.by_language.values() for text in own.texts]
+        return [texts[i] for i in np.random.default_rng(self.number).permutation(len(texts))]
+
+    def run(self, only: str, tracks: list[str]) -> None:
+        self.keep("original", self.original)
+        for contender in CONTENDERS:
+            if only in contender.row and (contender.texts != NONE or self.number == 0):
+                self.keep(contender.row, partial(self.peer, contender))
+        first = json.loads((self.out / "draw-0.json").read_text()) if self.number else self.rows
+        for track in tracks:
+            key = "block_bits" if track == "blocks" else "model_bits"
+            sizes = sorted(
+                {round(row[key], 4) for row in (first | self.rows).values() if key in row and "settings" in row}
+            )
+            for size in sizes:
+                self.keep(our_row(track, size), partial(self.ours, size, track))
+
+
+def our_row(track: str, size: float) -> str:
+    return f"ours, {track}, {size:.4f} bits"
+
+
+def work(asked: argparse.Namespace, number: int) -> None:
+    torch.set_num_threads(asked.threads)
+    model = load(find_model(asked.model), device=asked.device, dtype=torch.float32)
+    dev = read_texts(asked.corpus / "parallel/dev")
+    names = asked.languages.split(",") if asked.languages else served(model, dev)
+    dev = dev.select(names)
+    random = np.random.default_rng(number)
+    chosen = random.permutation(len(dev[dev.languages[0]]))
+    part = dev.at(sorted(chosen[: CALIBRATION + VALIDATION].tolist()))
+    order = random.permutation(CALIBRATION + VALIDATION)
+    english = read_texts(asked.corpus / "parallel/dev").select(["eng"])["eng"].texts
+    count = min(len(english), (CALIBRATION + VALIDATION) * len(names))
+    tests = {}
+    for test in asked.test.split(","):
+        whole = read_split("builtin").test if test == "builtin" else read_texts(asked.corpus / test)
+        tests[test] = whole.select(names).spread(asked.passages)
+    draw = Draw(
+        number, asked.out, model, twin_of(model),
+        part.at(order[:CALIBRATION].tolist()), part.at(order[CALIBRATION:].tolist()),
+        [english[i] for i in random.permutation(len(english))[:count]], tests, asked.effort,
+    )  # fmt: skip
+    draw.run(asked.rows, asked.tracks.split(","))
+
+
+def served(model: LanguageModel, texts: Texts) -> list[str]:
+    profile = profile_model(model, texts.spread(4), MEASURE, outlier_kurtosis=50.0)
+    return [r.language for r in profile.languages if (r.bits_per_byte or 0) <= MEASURE.served_bound]
+
+
+@dataclass(frozen=True)
+class Row:
+    """ΔNLL by draw, language and passage, (draws, languages, passages), with tokens."""
+
+    loss: np.ndarray
+    tokens: np.ndarray
+    block_bits: float
+    model_bits: float
+    seconds: float
+
+    @property
+    def per_language(self) -> np.ndarray:
+        return self.loss.sum(2).mean(0) / self.tokens.sum(1)
+
+    def resampled(self, counts: np.ndarray, draw: np.ndarray) -> np.ndarray:
+        by_draw = np.stack(
+            [
+                np.stack([resampled_ratios(a, t, counts) for a, t in zip(own, self.tokens, strict=True)], 1)
+                for own in self.loss
+            ]
+        )
+        return by_draw[draw % len(by_draw), np.arange(len(counts))]
+
+
+STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "worst": lambda loss: loss.max(-1),
+    "disparity": lambda loss: np.expm1(loss.max(-1)) - np.expm1(loss.min(-1)),
+    "mean": lambda loss: loss.mean(-1),
+}
+
+
+def read_rows(out: Path, test: str) -> tuple[dict[str, Row], list[str]]:
+    draws = [json.loads(path.read_text()) for path in sorted(out.glob("draw-*.json"))]
+    languages = draws[0]["original"]["languages"]
+    rows = {}
+    for name in dict.fromkeys(name for draw in draws for name in draw if name != "original"):
+        having = [draw for draw in draws if name in draw]
+        tokens = np.array(having[0]["original"]["tokens"][test], dtype=float).reshape(len(languages), -1)
+        loss = np.stack(
+            [
+                (np.array(draw[name]["nll"][test]) - np.array(draw["original"]["nll"][test])).reshape(tokens.shape)
+                for draw in having
+            ]
+        )
+        mean = {
+            key: float(np.mean([draw[name][key] for draw in having])) for key in ("block_bits", "model_bits", "seconds")
+        }
+        rows[name] = Row(loss, tokens, **mean)
+    return rows, languages
+
+
+def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
+    for test in tests:
+        rows, languages = read_rows(out, test)
+        counts = document_counts(next(iter(rows.values())).tokens.shape[1], draws=RESAMPLES, seed=0)
+        draw = np.random.default_rng(1).integers(0, 10**6, RESAMPLES)
+        for track in tracks:
+            print(f"\n### Test text: {test}; size of {'the blocks' if track == 'blocks' else 'the whole model'}\n")
+            print(
+                "| method | bits a weight | worst ΔNLL | disparity | mean ΔNLL | seconds |\n|---|---:|---:|---:|---:|---:|"
+            )
+            pairs = [(c, rows[c.row], _match(rows, rows[c.row], track)) for c in CONTENDERS if c.row in rows]
+            for contender, peer, ours in pairs:
+                for name, row in ((contender.row, peer), ("**ours** at that size", ours)):
+                    print(_table_row(name, row, track, languages, counts, draw))
+            print("\nOurs over the peer at its size, paired:\n")
+            print("| peer | worst | disparity | mean |\n|---|---:|---:|---:|")
+            for contender, peer, ours in pairs:
+                print(f"| {contender.row} | {' | '.join(_ratios(ours, peer, counts, draw))} |")
+            for bits in BITS_CLASSES:
+                _headlines(bits, [p for p in pairs if p[0].bits == bits], counts, draw)
+
+
+def _match(rows: dict[str, Row], peer: Row, track: str) -> Row:
+    return rows[our_row(track, round(peer.block_bits if track == "blocks" else peer.model_bits, 4))]
+
+
+def _table_row(name: str, row: Row, track: str, languages: list[str], counts: np.ndarray, draw: np.ndarray) -> str:
+    resampled, here = row.resampled(counts, draw), row.per_language
+    cells = []
+    for statistic, of in STATISTICS.items():
+        low, high = percentile_interval(of(resampled))
+        named = f" {languages[int(here.argmax())]}" if statistic == "worst" else ""
+        cells.append(f"{float(of(here)):.3f} [{low:.3f}, {high:.3f}]{named}")
+    size = row.block_bits if track == "blocks" else row.model_bits
+    return f"| {name} | {size:.3f} | {' | '.join(cells)} | {row.seconds:.0f} |"
+
+
+def _ratios(ours: Row, peer: Row, counts: np.ndarray, draw: np.ndarray) -> list[str]:
+    mine, theirs = ours.resampled(counts, draw), peer.resampled(counts, draw)
+    cells = []
+    for of in STATISTICS.values():
+        value = float(of(ours.per_language) / of(peer.per_language))
+        low, high = percentile_interval(of(mine) / of(theirs))
+        cells.append(f"{value:.2f} [{low:.2f}, {high:.2f}]")
+    return cells
+
+
+def _headlines(bits: int, pairs: list[tuple[Contender, Row, Row]], counts: np.ndarray, draw: np.ndarray) -> None:
+    """Against the best peer as people use it, and against the best one given our calibration text."""
+    usual = [p for p in pairs if p[0].texts != ALL]
+    for words, chosen, aims in (
+        ("as people use it (English or no calibration)", usual, (0.4, 0.3, 1.0)),
+        ("given our calibration text", [p for p in pairs if p[0].texts == ALL], (0.75, 0.6, 1.0)),
+    ):
+        if not chosen:
+            continue
+        print(f"\n{bits} bits, against the best peer {words}:")
+        for (name, of), aim in zip(STATISTICS.items(), aims, strict=True):
+            contender, peer, ours = min(chosen, key=lambda p: float(of(p[1].per_language)))
+            mine, theirs = of(ours.per_language), of(peer.per_language)
+            low, high = percentile_interval(of(ours.resampled(counts, draw)) / of(peer.resampled(counts, draw)))
+            verdict = "reached" if mine / theirs <= aim else "missed"
+            print(
+                f"- {name}: {mine / theirs:.2f} [{low:.2f}, {high:.2f}] of {contender.row} ({theirs:.3f}); "
+                f"the aim of {aim:g} is {verdict}."
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="'reference', a folder or a .gguf file")
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the rows; resumed")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2, help="of each process")
+    parser.add_argument("--languages", default="", help="with commas between; those that are served")
+    parser.add_argument("--test", default="builtin,parallel/test", help="'builtin' or folders of the corpus")
+    parser.add_argument("--tracks", default="blocks,model")
+    parser.add_argument("--passages", type=int, default=60, help="test passages a language")
+    parser.add_argument("--effort", default="fast")
+    parser.add_argument("--rows", default="", help="only peers whose name contains this")
+    parser.add_argument("--print", action="store_true", help="only print what is there")
+    asked = parser.parse_args()
+    if not asked.print:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        # The first draw also holds what reads no text, which the others compare with.
+        work(asked, 0)
+        with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
+            pool.starmap(work, [(asked, number) for number in range(1, asked.draws)])
+    print_tables(asked.out, asked.test.split(","), asked.tracks.split(","))
+
+
+if __name__ == "__main__":
+    main()
