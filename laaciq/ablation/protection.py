@@ -23,6 +23,9 @@ from laaciq.scoring.likelihood import batch_tokens, batches, target_logits, targ
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 BlockSet = tuple[int, ...]
+# Logits of a batch on a CPU. Below 32 MiB an allocation is served from memory that is there already (glibc); beyond, each batch of each set
+# would ask the system for new pages, which takes as long as making the logits.
+_LOGITS_BYTES, _FEWEST_TOKENS = 28 * 2**20, 256
 
 
 class ProtectableBlocks:
@@ -79,7 +82,10 @@ def nll_by_set(
     model = blocks.model
     walk = losses_by_prefix if by_prefix else losses_by_pass
     nll = np.zeros((len(sets), len(prepared)))
-    for owners, sequences in batches(prepared, batch_tokens(model)):
+    most = batch_tokens(model)
+    if model.device.type == "cpu":
+        most = min(most, max(_FEWEST_TOKENS, _LOGITS_BYTES // (4 * model.vocabulary)))
+    for owners, sequences in batches(prepared, most):
         rows = np.repeat(owners, [len(s.targets) for s in sequences])
         with blocks.restored():  # also where a walk is broken off
             for index, losses in walk(blocks, sequences, sets):

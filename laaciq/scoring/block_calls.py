@@ -14,9 +14,6 @@ from laaciq.models import LanguageModel
 from laaciq.scoring.likelihood import target_logits, target_losses
 from laaciq.scoring.sequences import ScoredSequence
 
-# Tokens whose logits are made at once after the blocks: on a CPU few enough to stay in its cache.
-FOLLOWING_TOKENS = 128
-
 
 class _Noted(Exception):
     """All blocks have been called: what follows is not needed."""
@@ -69,17 +66,10 @@ class BlockCalls:
 
     def losses(self, hidden: torch.Tensor) -> torch.Tensor:
         """−log p of every target, in nats, when these hidden states leave the last block. All blocks have been run before."""
-        widest = max(len(s.inputs) for s in self.sequences)
-        rows = max(1, FOLLOWING_TOKENS // widest) if hidden.device.type == "cpu" else len(self.sequences)
-        found = []
-        for first in range(0, len(self.sequences), rows):
-            part = self.sequences[first : first + rows]
-            width = max(len(s.inputs) for s in part)
-            with self._passed_by(hidden[first : first + rows, :width]):
-                logits = target_logits(self.model, part)
-            targets = torch.tensor([t for s in part for t in s.targets], device=logits.device)
-            found.append(target_losses(logits, targets))
-        return torch.cat(found)
+        with self._passed_by(hidden):
+            logits = target_logits(self.model, self.sequences)
+        targets = torch.tensor([t for s in self.sequences for t in s.targets], device=logits.device)
+        return target_losses(logits, targets)
 
     @contextmanager
     def _passed_by(self, leaving: torch.Tensor) -> Iterator[None]:
