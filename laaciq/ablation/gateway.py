@@ -94,7 +94,8 @@ class Gateway(_Result):
 
     `possible` is the number of all sets; where `sets` are fewer, they are the additive model's best and those of the theory, and ranks are
     among them. `best_share[measure][block]` is the share of resamples in which the set that is best by the measure, "worst" or "disparity",
-    holds the block. `additive_correlation` is Spearman's, between predicted and measured worst loss; None with fewer than three sets.
+    holds the block. `additive_correlation` is Spearman's, between predicted and measured worst loss; None with fewer than
+    three sets or where all are alike.
     Languages that the original does not serve are named, and left out of all else.
     """
 
@@ -157,8 +158,10 @@ def gateway(
     if not served:
         raise BrokenTexts(f"no language has {options.served_bound:g} bits a byte or less: raise --served-bound")
     baseline = {code: original[code].of(passes.every) for code in served}
-    singles = passes.over("single blocks", choosing, served, [(), *((block,) for block in range(count))])
-    alone = _outcomes(choosing, baseline, singles, [(), *((b,) for b in range(count))], options.seed).loss
+    singles: list[BlockSet] = [(), *block_sets(count, 1)]
+    alone = _outcomes(
+        choosing, baseline, passes.over("single blocks", choosing, served, singles), singles, options.seed
+    ).loss
     unprotected, gains = alone[0], (alone[0] - alone[1:]).T
     sets = block_sets(count, protect) if possible <= exhaustive else _candidates(unprotected, gains, protect)
     measured = passes.over("sets", choosing, served, sets)
@@ -180,7 +183,7 @@ def gateway(
         test_tokens=sum(sum(own.tokens) for own in tested.values()),
         sets=_measured_sets(passes, chosen, sets, predicted),
         best_share={measure: _best_share(chosen, measure, sets, count) for measure in _RANKED},
-        additive_correlation=float(spearmanr(predicted, chosen.observed["worst"])[0]) if len(sets) > 2 else None,
+        additive_correlation=_correlation(predicted, chosen.observed["worst"]),
         tested=_reported_sets(passes, chosen, sets, reported, names),
         **asked.model_dump(),
     )
@@ -190,10 +193,10 @@ def gateway(
 
 
 def _read(model: LanguageModel, texts: Texts, passages: int, part: str) -> Texts:
-    for code, own in texts.by_language.items():
+    few = shortened(model, texts, passages=passages, tokens=PASSAGE_TOKENS)
+    for code, own in few.by_language.items():
         if len(set(own.documents)) < 2:
             raise BrokenTexts(f"{code} has one document only in the {part}: no interval can be given; give more text")
-    few = shortened(model, texts, passages=passages, tokens=PASSAGE_TOKENS)
     return replace(few, name=f"{texts.name}, {part}")
 
 
@@ -260,6 +263,12 @@ def _best_share(chosen: Outcomes, measure: Measure, sets: list[BlockSet], blocks
     best = chosen.best_draws(measure)
     held = np.array([[block in own for block in range(blocks)] for own in sets])
     return held[best].mean(0).tolist()
+
+
+def _correlation(predicted: np.ndarray, measured: np.ndarray) -> float | None:
+    if len(measured) < 3 or not np.ptp(predicted) or not np.ptp(measured):
+        return None
+    return float(spearmanr(predicted, measured)[0])
 
 
 def _reported_sets(

@@ -85,9 +85,9 @@ def gateway_table(found: Gateway) -> RenderableType:
         f"{found.model}, {found.method}, {found.bits} bits, group {found.group_size}: {found.protect} of {found.blocks} blocks "
         f"in 16 bits ({found.texts})"
     )
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("protected", no_wrap=True)
-    for heading in ("rank", "worst loss", "disparity, %", "mean", "bits", "size"):
+    for heading in ("rank", "worst loss", "disparity, %", "mean", "bits", "size ÷"):
         table.add_column(heading, justify="right", no_wrap=True)
     for own in sorted(found.tested, key=lambda own: own.rank.value if own.rank else found.possible):
         table.add_row(*_row(own))
@@ -98,11 +98,11 @@ def _row(own: ReportedSet) -> list[RenderableType]:
     return [
         set_name(own.blocks),
         _rank(own.rank) if own.rank else "",
-        _interval(own.worst, 1000),
+        _interval(own.worst, 1000, decimals=0),
         _interval(own.disparity, 100),
         f"{1000 * own.mean.value:.1f}",
         f"{own.bits_per_weight:.2f}",
-        f"÷ {own.compression:.2f}",
+        f"{own.compression:.2f}",
     ]
 
 
@@ -114,8 +114,8 @@ def _rank(rank: Rank) -> str:
     return f"{rank.value} [{rank.low}, {rank.high}]"
 
 
-def _interval(own: Estimate, scale: int) -> str:
-    return f"{scale * own.value:z.1f} [{scale * own.low:z.1f}, {scale * own.high:z.1f}]"
+def _interval(own: Estimate, scale: int, *, decimals: int = 1) -> str:
+    return f"{scale * own.value:z.1f} [{scale * own.low:z.{decimals}f}, {scale * own.high:z.{decimals}f}]"
 
 
 def _footer(found: Gateway) -> list[Text]:
@@ -123,7 +123,7 @@ def _footer(found: Gateway) -> list[Text]:
     lines = [
         f"Chosen on {found.validation_tokens:,} validation tokens, measured on {found.test_tokens:,} test tokens, "
         f"{len(found.languages)} languages. Rank: by worst loss on validation text, among {among}. Losses in millinats a token; bits "
-        f"a weight in the blocks; size of the model against 16 bits."
+        f"a weight in the blocks; the whole model is so many times smaller than in 16 bits."
     ]
     lines += [_best(found, measure) for measure in ("worst", "disparity")]
     for own in found.tested:
@@ -149,8 +149,7 @@ def _standing(own: ReportedSet, name: str) -> str:
     label = {"first, best, last": "First, best, last", "published": "The theory's set", "none": "No protection"}[name]
     ranks = ""
     if own.rank and own.disparity_rank:
-        ranks = f" ranks {_rank(own.rank)} by worst loss, {_rank(own.disparity_rank)} by disparity;"
-    return (
-        f"{label}{f', {set_name(own.blocks)},' if own.blocks else ':'}{ranks} on test text the worst language loses "
-        f"{_interval(own.behind_best, 1000)} millinats more than under the best set."
-    )
+        ranks = (
+            f" {set_name(own.blocks)}: rank {_rank(own.rank)} by worst loss, {_rank(own.disparity_rank)} by disparity;"
+        )
+    return f"{label}{ranks or ':'} worst loss on test text minus the best set's: {_interval(own.behind_best, 1000)}."

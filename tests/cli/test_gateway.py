@@ -26,8 +26,8 @@ def test_the_table_says_what_was_found(finished):
     found = Gateway.model_validate_json((folder / "out/gateway.json").read_text())
     best = "{" + ", ".join(map(str, found.best().blocks)) + "}"
     assert f"Best by worst loss on validation text: {best}." in shown
-    assert "First, best, last, {0, 3}, ranks" in shown
-    assert "No protection: on test text the worst language loses" in shown
+    assert "First, best, last {0, 3}: rank" in shown
+    assert "No protection: worst loss on test text minus the best set's:" in shown
     assert "among 6 sets" in shown
     assert f"Chosen on {found.validation_tokens:,} validation tokens" in shown
     assert found.method == "mse"
