@@ -9,7 +9,20 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import bench, check, clipping, evaluate, inspect, plan, quantize, run, sensitivity, sweep, texts
+from laaciq.cli import (
+    bench,
+    check,
+    clipping,
+    evaluate,
+    gateway,
+    inspect,
+    plan,
+    quantize,
+    run,
+    sensitivity,
+    sweep,
+    texts,
+)
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -31,6 +44,7 @@ for command in (
     inspect.survey,
     sensitivity.sensitivity,
     sweep.sweep,
+    gateway.gateway,
     clipping.clipping,
     texts.texts,
 ):

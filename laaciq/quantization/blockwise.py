@@ -17,20 +17,21 @@ import torch
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, readings, text_masks
 from laaciq.quantization.calibration import Calibration
-from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
+from laaciq.scoring.block_calls import BlockCalls
+from laaciq.scoring.likelihood import batch_tokens, batches
 from laaciq.scoring.sequences import ScoredPassage
-
-
-class _Noted(Exception):
-    """All blocks of a batch have been called: what follows is not needed."""
 
 
 @dataclass
 class _Batch:
-    """How each block is called in one batch, and what each token counts there: nothing, unless it is the text's own."""
+    """The calls of one batch, what each token counts there (nothing, unless it is the text's own), and how far it has come."""
 
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
+    calls: BlockCalls
     weights: dict[bool, torch.Tensor]
+    hidden: torch.Tensor
+
+    def run(self, index: int) -> torch.Tensor:
+        return self.calls.run(index, self.calls.entering.get(index, self.hidden))
 
 
 class BlockStream:
@@ -64,27 +65,8 @@ class BlockStream:
                 side: mask * torch.tensor([[weights[c] / max(tokens[c, side], 1)] for c in codes], device=model.device)
                 for side, mask in masks.items()
             }
-            self.batches.append(_Batch(self._note_calls(sequences), by_token))
-
-    def _note_calls(self, sequences: list[Any]) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-        calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-        def note(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-            first_of_its_kind = not calls or self.in_encoder[len(calls)] != self.in_encoder[len(calls) - 1]
-            # Hidden states of the first block are the text's embeddings; those of the others are made block by block.
-            calls.append((arguments, options) if first_of_its_kind else _with_hidden(arguments, options, None))
-            if len(calls) == len(self.blocks):
-                raise _Noted
-
-        handles = [block.register_forward_pre_hook(note, with_kwargs=True) for block in self.blocks]
-        try:
-            target_logits(self.model, sequences)
-        except _Noted:
-            pass
-        finally:
-            for handle in handles:
-                handle.remove()
-        return calls
+            calls = BlockCalls(model, self.blocks, self.in_encoder, sequences)
+            self.batches.append(_Batch(calls, by_token, calls.entering[0]))
 
     @torch.inference_mode()
     def second_moments(self, index: int, linears: list[LinearLayer]) -> dict[str, torch.Tensor]:
@@ -92,32 +74,15 @@ class BlockStream:
         sums: dict[str, torch.Tensor] = {}
         for batch in self.batches:
             with _watching(linears, batch, self.in_encoder[index], sums):
-                self._call(batch, index)
+                batch.run(index)
         return sums
 
     @torch.inference_mode()
     def advance(self, index: int) -> None:
         """Go on through block `index` as it is now."""
-        following = index + 1
         for batch in self.batches:
-            leaving = self._call(batch, index)
-            batch.calls[index] = ((), {})
-            if following < len(self.blocks) and self.in_encoder[following] == self.in_encoder[index]:
-                batch.calls[following] = _with_hidden(*batch.calls[following], leaving)
-
-    def _call(self, batch: _Batch, index: int) -> torch.Tensor:
-        arguments, options = batch.calls[index]
-        output = self.blocks[index](*arguments, **options)
-        return output[0] if isinstance(output, tuple) else output
-
-
-def _with_hidden(
-    arguments: tuple[Any, ...], options: dict[str, Any], hidden: torch.Tensor | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call with other hidden states: the first argument, by place or by name."""
-    if arguments:
-        return (hidden, *arguments[1:]), options
-    return arguments, options | {"hidden_states": hidden}
+            batch.hidden = batch.run(index)
+            batch.calls.forget(index)
 
 
 @contextmanager

@@ -81,6 +81,12 @@ def start_tokens(tokenizer: Any) -> list[int]:
     return [tokenizer.bos_token_id] if tokenizer.bos_token_id is not None else []
 
 
+def first_tokens(tokenizer: Any, text: str, most: int) -> str:
+    """The text up to the end of its token number `most`."""
+    ends = [end for _, end in tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]]
+    return text[: max(ends[:most], default=0)]
+
+
 def _chat_prefix(tokenizer: Any, language: Language) -> list[int]:
     if not getattr(tokenizer, "chat_template", None):
         raise BadOption("this tokenizer has no chat template: leave out --chat")

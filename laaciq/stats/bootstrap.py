@@ -20,11 +20,11 @@ def document_counts(documents: int, *, draws: int, seed: int, stream: str = "") 
 
 
 def resampled_ratios(numerator: np.ndarray, denominator: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Σ numerator / Σ denominator in every draw, spread about the estimate by √(n/(n−1)).
+    """Σ numerator / Σ denominator in every draw, spread about the estimate by √(n/(n−1)). Documents go along the first axis.
 
     The plug-in bootstrap's variance is too small by (n−1)/n; the factor mends that.
     """
-    estimate = numerator.sum() / denominator.sum()
+    estimate = numerator.sum(0) / denominator.sum(0)
     draws = (counts @ numerator) / (counts @ denominator)
     return estimate + spread_factor(len(numerator)) * (draws - estimate)
 

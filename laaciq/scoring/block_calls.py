@@ -1,0 +1,96 @@
+"""A model's blocks one at a time: how each is called for a batch is noted in one pass, and then any of them can be run again on other hidden
+states, and what follows the blocks after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from laaciq.models import LanguageModel
+from laaciq.scoring.likelihood import target_logits, target_losses
+from laaciq.scoring.sequences import ScoredSequence
+
+
+class _Noted(Exception):
+    """All blocks have been called: what follows is not needed."""
+
+
+class BlockCalls:
+    """One batch. `entering` holds the hidden states that no block makes, by the block that they enter: the embeddings, and in an
+    encoder-decoder those of both sides."""
+
+    @torch.inference_mode()
+    def __init__(
+        self, model: LanguageModel, blocks: list[nn.Module], in_encoder: list[bool], sequences: list[ScoredSequence]
+    ) -> None:
+        self.model, self.blocks, self.sequences = model, blocks, sequences
+        self.entering: dict[int, torch.Tensor] = {}
+        self._calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        # What a block returns beside hidden states, None where it returns nothing else.
+        self._beside: dict[int, tuple[Any, ...] | None] = {}
+
+        def note(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+            index = len(self._calls)
+            if not index or in_encoder[index] != in_encoder[index - 1]:
+                self.entering[index] = arguments[0] if arguments else options["hidden_states"]
+            self._calls.append(_with_hidden(arguments, options, None))
+            if len(self._calls) == len(blocks):
+                raise _Noted
+
+        handles = [block.register_forward_pre_hook(note, with_kwargs=True) for block in blocks]
+        try:
+            target_logits(model, sequences)
+        except _Noted:
+            pass
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def run(self, index: int, hidden: torch.Tensor) -> torch.Tensor:
+        """What block `index`, as it is now, makes of these hidden states."""
+        arguments, options = _with_hidden(*self._calls[index], hidden)
+        output = self.blocks[index](*arguments, **options)
+        beside = isinstance(output, tuple)
+        self._beside[index] = output[1:] if beside else None
+        return output[0] if beside else output
+
+    def forget(self, index: int) -> None:
+        """Block `index` is not run again."""
+        self._calls[index] = ((), {})
+        self.entering.pop(index, None)
+        self._beside.pop(index, None)
+
+    def losses(self, hidden: torch.Tensor) -> torch.Tensor:
+        """−log p of every target, in nats, when these hidden states leave the last block. All blocks have been run before."""
+        with self._passed_by(hidden):
+            logits = target_logits(self.model, self.sequences)
+        targets = torch.tensor([t for s in self.sequences for t in s.targets], device=logits.device)
+        return target_losses(logits, targets)
+
+    @contextmanager
+    def _passed_by(self, leaving: torch.Tensor) -> Iterator[None]:
+        """Within, blocks return `leaving` at once, so that what precedes and follows them is the model's own."""
+
+        def stand_in(beside: tuple[Any, ...] | None) -> Any:
+            return lambda *arguments, **options: leaving if beside is None else (leaving, *beside)
+
+        try:
+            for index, block in enumerate(self.blocks):
+                block.forward = stand_in(self._beside[index])
+            yield
+        finally:
+            for block in self.blocks:
+                block.__dict__.pop("forward", None)
+
+
+def _with_hidden(
+    arguments: tuple[Any, ...], options: dict[str, Any], hidden: torch.Tensor | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with other hidden states: the first argument, by place or by name."""
+    if arguments:
+        return (hidden, *arguments[1:]), options
+    return arguments, options | {"hidden_states": hidden}
