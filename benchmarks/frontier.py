@@ -46,6 +46,8 @@ RESAMPLES = 2000
 # Passages a language that ours is calibrated and validated on; the peers are calibrated on both.
 CALIBRATION, VALIDATION = 7, 4
 BITS_CLASSES = (4, 3)
+# AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
+AWQ_PASSAGES = 64
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class Draw:
         options = dict(contender.options)
         module = import_module(f"benchmarks.peers.{options.pop('module')}")
         texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[contender.texts]
+        if options.get("method") == "AWQ":
+            texts = texts[:AWQ_PASSAGES]
         half = copy.deepcopy(self.model.module).to(torch.bfloat16)
         half.name_or_path = str(self.model.folder.path)
         began = time.perf_counter()
@@ -176,26 +180,43 @@ class Draw:
         texts = [text for own in both.by_language.values() for text in own.texts]
         return [texts[i] for i in np.random.default_rng(self.number).permutation(len(texts))]
 
+    def run_textless(self, only: str) -> None:
+        """What reads no text is the same in every draw."""
+        self.keep("original", self.original)
+        for contender in CONTENDERS:
+            if only in contender.row and contender.texts == NONE:
+                self.keep(contender.row, partial(self.peer, contender))
+
     def run(self, only: str, tracks: list[str]) -> None:
         self.keep("original", self.original)
         for contender in CONTENDERS:
-            if only in contender.row and (contender.texts != NONE or self.number == 0):
+            if only in contender.row and contender.texts != NONE:
                 self.keep(contender.row, partial(self.peer, contender))
-        first = json.loads((self.out / "draw-0.json").read_text()) if self.number else self.rows
+        first = json.loads((self.out / "draw-0.json").read_text())
         for track in tracks:
-            key = "block_bits" if track == "blocks" else "model_bits"
-            sizes = sorted(
-                {round(row[key], 4) for row in (first | self.rows).values() if key in row and "settings" in row}
-            )
-            for size in sizes:
+            rows = [row for row in (first | self.rows).values() if "settings" in row]
+            for size in our_sizes([size_of(row, track) for row in rows]):
                 self.keep(our_row(track, size), partial(self.ours, size, track))
+
+
+def size_of(row: dict[str, float], track: str) -> float:
+    return row["block_bits"] if track == "blocks" else row["model_bits"]
+
+
+def our_sizes(sizes: list[float]) -> list[float]:
+    """Sizes of our plans: each peer's own, but where two differ by less than one in a hundred, the smaller one serves both."""
+    found: list[float] = []
+    for size in sorted(sizes):
+        if not found or size > 1.01 * found[-1]:
+            found.append(round(size - 5e-5, 4))
+    return found
 
 
 def our_row(track: str, size: float) -> str:
     return f"ours, {track}, {size:.4f} bits"
 
 
-def work(asked: argparse.Namespace, number: int) -> None:
+def work(asked: argparse.Namespace, number: int, *, textless: bool = False) -> None:
     torch.set_num_threads(asked.threads)
     model = load(find_model(asked.model), device=asked.device, dtype=torch.float32)
     dev = read_texts(asked.corpus / "parallel/dev")
@@ -216,7 +237,10 @@ def work(asked: argparse.Namespace, number: int) -> None:
         part.at(order[:CALIBRATION].tolist()), part.at(order[CALIBRATION:].tolist()),
         [english[i] for i in random.permutation(len(english))[:count]], tests, asked.effort,
     )  # fmt: skip
-    draw.run(asked.rows, asked.tracks.split(","))
+    if textless:
+        draw.run_textless(asked.rows)
+    else:
+        draw.run(asked.rows, asked.tracks.split(","))
 
 
 def served(model: LanguageModel, texts: Texts) -> list[str]:
@@ -285,7 +309,9 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
             print(
                 "| method | bits a weight | worst ΔNLL | disparity | mean ΔNLL | seconds |\n|---|---:|---:|---:|---:|---:|"
             )
-            pairs = [(c, rows[c.row], _match(rows, rows[c.row], track)) for c in CONTENDERS if c.row in rows]
+            there = [c for c in CONTENDERS if c.row in rows]
+            peers = [rows[c.row] for c in there]
+            pairs = [(c, rows[c.row], _match(rows, peers, rows[c.row], track)) for c in there]
             for contender, peer, ours in pairs:
                 for name, row in ((contender.row, peer), ("**ours** at that size", ours)):
                     print(_table_row(name, row, track, languages, counts, draw))
@@ -297,8 +323,10 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
                 _headlines(bits, [p for p in pairs if p[0].bits == bits], counts, draw)
 
 
-def _match(rows: dict[str, Row], peer: Row, track: str) -> Row:
-    return rows[our_row(track, round(peer.block_bits if track == "blocks" else peer.model_bits, 4))]
+def _match(rows: dict[str, Row], peers: list[Row], peer: Row, track: str) -> Row:
+    """Our plan for the size of a peer."""
+    sizes = our_sizes([size_of(vars(own), track) for own in peers])
+    return rows[our_row(track, max(size for size in sizes if size <= size_of(vars(peer), track)))]
 
 
 def _table_row(name: str, row: Row, track: str, languages: list[str], counts: np.ndarray, draw: np.ndarray) -> str:
@@ -362,10 +390,9 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.print:
         asked.out.mkdir(parents=True, exist_ok=True)
-        # The first draw also holds what reads no text, which the others compare with.
-        work(asked, 0)
+        work(asked, 0, textless=True)
         with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
-            pool.starmap(work, [(asked, number) for number in range(1, asked.draws)])
+            pool.starmap(work, [(asked, number) for number in range(asked.draws)], chunksize=1)
     print_tables(asked.out, asked.test.split(","), asked.tracks.split(","))
 
 
