@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laaciq import __version__
-from laaciq.cli import bench, check, clipping, evaluate, inspect, quantize, run, sensitivity, sweep, texts
+from laaciq.cli import bench, calibration, check, clipping, evaluate, inspect, quantize, run, sensitivity, sweep, texts
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ for command in (
     inspect.survey,
     sensitivity.sensitivity,
     sweep.sweep,
+    calibration.calibration,
     clipping.clipping,
     texts.texts,
 ):
