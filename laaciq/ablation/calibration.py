@@ -58,7 +58,8 @@ def calibration_study(
         raise BadOption("fewer than two languages are served, and nothing can be mixed: give more languages")
     bench = bench.serving(served)
     numbers = bench.numbers(chosen.passages)
-    _announce(bench, len(MIXES) * len(numbers) + chosen.rounds + len(named[1:] or range(LEFT_OUT)) - 1)
+    extra = chosen.rounds + (LEFT_OUT if chosen.leave_out is None else len(chosen.leave_out))
+    _announce(bench, len(MIXES) * len(numbers) - 1 + extra)
     equal, most = equal_weights(served), numbers[-1]
     rounds = _minimax(bench, equal, most, chosen.rounds)
     best = min(rounds, key=lambda weights: bench.losses("validation", weights, most).per_token.max())

@@ -46,6 +46,7 @@ def choose(validation: Mapping[Key, Losses]) -> Choice:
 
 
 def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, int], only: str) -> str:
+    """What to do, and what it costs on test text. How many passages are enough was judged on validation text."""
     most = max(passages for _, passages in test)
     code, worst = worst_loss(test[choice.key])
     count = f"{choice.passages} passage{'s' * (choice.passages != 1)}"
@@ -54,7 +55,9 @@ def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, in
         f"({tokens[choice.key]:,} tokens): the worst-off language, {language(code).name}, then loses {degradation(worst)}"
     )
     if choice.passages < most:
-        said += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) do not improve on that beyond noise"
+        said += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) were no better beyond noise"
+    else:
+        said += ", and fewer passages were not enough"
     if choice.mix == "only":
         return f"{said}."
     alone: Key = ("only", most)

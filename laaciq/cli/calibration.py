@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.corpus import language
 from laaciq.errors import BadOption
 from laaciq.options import BUILTIN, REFERENCE, CalibrationOptions, GridOptions, MeasureOptions
 
@@ -101,7 +100,7 @@ def calibration_table(found: CalibrationStudy) -> RenderableType:
     for heading in ("passages", "tokens", "worst"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("95 %", style="dim", no_wrap=True)
-    table.add_column("language", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for heading in ("mean", "disparity"):
         table.add_column(heading, justify="right", no_wrap=True)
     for setting in found.settings:
@@ -122,7 +121,7 @@ def _row(found: CalibrationStudy, setting: Setting) -> list[str]:
         f"{setting.tokens:,}",
         degradation(setting.worst),
         degradation_interval(setting.worst),
-        language(setting.worst_language).name,
+        setting.worst_language,
         degradation(setting.mean),
         "–" if disparity is None else f"{100 * disparity.plug_in.value:z.1f} %{'' if disparity.beyond_noise else ' *'}",
     ]

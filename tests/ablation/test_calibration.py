@@ -24,7 +24,8 @@ from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
 OPTIONS = MeasureOptions(served_bound=100)
-ASKED = {"bits": 3, "group_size": 16, "passages": (1, 2), "rounds": 1}
+ASKED = {"bits": 3, "group_size": 16, "passages": (2,), "rounds": 1}
+LEAST = ASKED | {"passages": (), "rounds": 0, "leave_out": ()}
 
 
 def shortened(texts, count, begin=0):
@@ -43,7 +44,9 @@ def split():
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return load(find_model(save_tiny("llama", tmp_path_factory.mktemp("models") / "llama")), device="cpu")
+    return load(
+        find_model(save_tiny("llama", tmp_path_factory.mktemp("models") / "llama", num_hidden_layers=1)), device="cpu"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def quantized(monkeypatch):
 
 
 def test_every_mix_is_tried_with_every_number_and_with_all(study):
-    assert [(own.mix, own.passages) for own in study.settings] == [(mix, n) for mix in MIXES for n in (1, 2, 4)]
+    assert [(own.mix, own.passages) for own in study.settings] == [(mix, n) for mix in MIXES for n in (2, 4)]
     assert study.languages == FEW
     for own in study.settings:
         assert sum(own.weights.values()) == pytest.approx(1)
@@ -84,7 +87,7 @@ def test_mixes_weigh_languages_as_they_say(study):
     # Byte-level pieces that saw little Hindi: it takes most tokens.
     assert max(study.of("proportional", 4).weights, key=study.of("proportional", 4).weights.get) == "hin"
     assert study.of("only", 4).tokens == pytest.approx(study.of("proportional", 4).weights["eng"] * tokens)
-    assert study.of("minimax", 1).weights == study.of("minimax", 4).weights
+    assert study.of("minimax", 2).weights == study.of("minimax", 4).weights
     assert study.of("minimax", 4).weights in study.rounds
     assert study.rounds[0] == study.of("equal", 4).weights
 
@@ -96,9 +99,8 @@ def test_english_only_reads_no_other_text(model, split, study):
         for code, p in split.calibration.by_language.items()
     }
     changed = replace(split, calibration=replace(split.calibration, by_language=other))
-    found = calibration_study(model, changed, OPTIONS, **ASKED)
-    for number in (1, 2, 4):
-        assert found.of("only", number).loss == study.of("only", number).loss
+    found = calibration_study(model, changed, OPTIONS, **LEAST)
+    assert found.of("only", 4).loss == study.of("only", 4).loss
     assert found.of("equal", 4).loss != study.of("equal", 4).loss
 
 
@@ -126,7 +128,7 @@ def test_the_worst_two_of_equal_weights_are_left_out(study):
 
 
 def test_a_language_left_out_has_no_weight(model, split, quantized):
-    found = calibration_study(model, split, OPTIONS, leave_out=("Swahili",), **(ASKED | {"passages": ()}))
+    found = calibration_study(model, split, OPTIONS, **(LEAST | {"leave_out": ("Swahili",)}))
     assert [own.language for own in found.left_out] == ["swa"]
     assert {"eng": 0.5, "hin": 0.5} in [plan.weights for plan in quantized]
 
@@ -152,7 +154,7 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
     worst = max(heard, key=heard.get)
     bound = (sorted(heard.values())[-1] + sorted(heard.values())[-2]) / 2
     others = [code for code in FEW if code != worst]
-    found = calibration_study(model, split, MeasureOptions(served_bound=bound), only=others[0], **ASKED)
+    found = calibration_study(model, split, MeasureOptions(served_bound=bound), only=others[0], **LEAST)
     assert found.not_served == [worst]
     assert found.languages == others
     assert all(set(own.weights) <= set(others) and set(own.loss) == set(others) for own in found.settings)
@@ -177,18 +179,18 @@ def test_a_second_run_quantizes_nothing_and_says_the_same(model, split, study, t
     assert CalibrationStudy.model_validate_json((tmp_path / "run/calibration.json").read_text()) == first
     assert again() == first
     assert not quantized
-    again(passages=(1, 2, 3))
+    again(passages=(3,))
     # Three of four passages cannot be spread evenly: two they are.
     assert not quantized
     again(only="swa")
-    assert [(plan.weights, plan.passages) for plan in quantized] == [({"swa": 1.0}, n) for n in (1, 2, 4)]
+    assert [(plan.weights, plan.passages) for plan in quantized] == [({"swa": 1.0}, n) for n in (2, 4)]
 
 
 def test_a_killed_run_goes_on_where_it_was(model, split, study, tmp_path, monkeypatch, quantized):
     counted = recalibration.quantize_layers
 
     def killed(*arguments):
-        if len(quantized) == 4:
+        if len(quantized) == 3:
             raise KeyboardInterrupt
         return counted(*arguments)
 
@@ -202,7 +204,7 @@ def test_a_killed_run_goes_on_where_it_was(model, split, study, tmp_path, monkey
 
 def test_the_model_stays_what_it_was(model, split):
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    calibration_study(model, split, OPTIONS, **(ASKED | {"passages": (), "rounds": 0}))
+    calibration_study(model, split, OPTIONS, **LEAST)
     assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
 
 
