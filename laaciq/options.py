@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from laaciq.errors import BadOption
 
@@ -90,6 +90,24 @@ class GridOptions(Options):
     bits: Bits = Field(default=4, description="2, 3, 4, 6 or 8.")
     group_size: GroupSize = Field(default=64, description="Inputs that share a scale: a number, 'channel' or 'tensor'.")
     symmetric: bool = Field(default=True, description="Kind of grid.")
+
+
+class CalibrationOptions(GridOptions):
+    """What `laaciq calibration` tries: mixes of languages, and numbers of passages beside all of them."""
+
+    symmetric: bool = Field(default=False, description="Kind of grid.")
+    only: str = Field(default="eng", description="The language of the mix of one language only.")
+    rounds: int = Field(default=3, ge=0, description="Rounds of minimax weights, at most.")
+    passages: tuple[int, ...] = (1, 2, 5, 10)
+    # None: the worst two when all languages count equally.
+    leave_out: tuple[str, ...] | None = None
+
+    @field_validator("passages")
+    @classmethod
+    def _positive(cls, passages: tuple[int, ...]) -> tuple[int, ...]:
+        if wrong := [number for number in passages if number < 1]:
+            raise BadOption(f"{wrong[0]} passages are no text to calibrate on: give 1 or more")
+        return passages
 
 
 _METHOD = "How weights become codes; 'laaciq methods' lists them."

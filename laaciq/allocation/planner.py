@@ -187,6 +187,8 @@ def plan_model(
 ) -> Planning:
     """The plan of method 'planned', and how it was found. Reads the calibration and the validation text of languages that are served."""
     held_out = [language(name).code for name in options.hold_out or ()]
+    if calibration.profile is None:
+        raise BadOption("planning needs a profile of the model: make one of the calibration text first")
     served = served_languages(calibration.profile, served_bound, options.calibrate)
     deciding = [code for code in served if code not in held_out]
     if not deciding:

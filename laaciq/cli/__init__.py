@@ -11,6 +11,7 @@ from rich.console import Console
 from laaciq import __version__
 from laaciq.cli import (
     bench,
+    calibration,
     check,
     clipping,
     evaluate,
@@ -45,6 +46,7 @@ for command in (
     sensitivity.sensitivity,
     sweep.sweep,
     gateway.gateway,
+    calibration.calibration,
     clipping.clipping,
     texts.texts,
 ):

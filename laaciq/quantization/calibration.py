@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from laaciq.corpus import Texts
+from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, readings, text_masks
@@ -28,13 +29,15 @@ class TensorCalibration:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A profile, and the calibration text that it was made from."""
+    """A profile, and the calibration text that it was made from. Second-order rounding reads the text alone, and needs no profile."""
 
-    profile: Profile
+    profile: Profile | None
     texts: Texts
     options: MeasureOptions
 
     def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
+        if self.profile is None:
+            raise BadOption("this method weighs inputs by a profile of the model: make one of the same texts first")
         chosen = [self.profile[code] for code in languages]
         squares = np.stack([activations.input_mean_squares(tensor) for activations in chosen])
         relative = torch.tensor(squares / np.maximum(squares.mean(1, keepdims=True), 1e-30), dtype=torch.float32)

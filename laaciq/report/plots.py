@@ -12,9 +12,9 @@ from laaciq.report.wording import MEASURES, USUAL, percent_estimate
 
 # Okabe & Ito (2008), without the black and the yellow, which vanish on one of the two backgrounds, and with a grey.
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#808080"
-_COLOURS = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", GREY)
+COLOURS = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", GREY)
 # Five symbols against seven colours: 35 scripts, each with a pair of its own.
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 _FAINT = "rgba(128, 128, 128, 0.25)"
 _ROW_PIXELS, _TOP_PIXELS, _BOTTOM_PIXELS = 22, 50, 120
 
@@ -38,7 +38,7 @@ def degradation_figure(evaluation: Evaluation, baseline: Evaluation | None = Non
     figure.update_xaxes(
         visible=bool(figure.data), title={"text": "degradation D"}, zeroline=True, zerolinecolor=GREY, ticksuffix=" %"
     )
-    figure.update_yaxes(_named_rows([r.name for r in shown]))
+    figure.update_yaxes(named_rows([r.name for r in shown]))
     return styled(figure, len(shown))
 
 
@@ -63,8 +63,8 @@ def companions_figure(evaluation: Evaluation) -> go.Figure:
             "tickangle": 0,
             "side": "top",
         },
-        yaxis=_named_rows([r.name for r in ranked]),
-        yaxis2=_named_rows([r.name for r in last]) | {"overlaying": "y", "side": "right", "showgrid": False},
+        yaxis=named_rows([r.name for r in ranked]),
+        yaxis2=named_rows([r.name for r in last]) | {"overlaying": "y", "side": "right", "showgrid": False},
     )
     return styled(figure, len(ranked))
 
@@ -74,7 +74,7 @@ def _marks(results: list[LanguageResult]) -> dict[str, dict[str, object]]:
     scripts = [r.script for r in results]
     commonest = sorted(set(scripts), key=lambda script: (-scripts.count(script), script))
     return {
-        script: {"color": _COLOURS[i % len(_COLOURS)], "symbol": _SYMBOLS[i % len(_SYMBOLS)], "size": 9}
+        script: {"color": COLOURS[i % len(COLOURS)], "symbol": SYMBOLS[i % len(SYMBOLS)], "size": 9}
         for i, script in enumerate(commonest)
     }
 
@@ -170,7 +170,7 @@ def _lines(
     )
 
 
-def _named_rows(names: list[str]) -> dict[str, object]:
+def named_rows(names: list[str]) -> dict[str, object]:
     """An axis with one named row a language, the first on top."""
     return {
         "tickvals": list(range(len(names))),
