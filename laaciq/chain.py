@@ -211,6 +211,7 @@ def describe(plans: PlanSet) -> str:
     extras = [f"{plan.tensors[0].keep:g} % kept"] if plan.tensors[0].keep else []
     extras += [f"rank {plan.tensors[0].rank}"] if plan.tensors[0].rank else []
     extras += [f"embeddings {plan.token_matrices[0].bits} bits"] if plan.token_matrices else []
+    extras += [f"tuned for {plan.tuned} epochs"] if plan.tuned else []
     extras += [f"{len(plan.tables)} tables"] if plan.tables else []
     extras += [f"{len(plans.plans)} checkpoints"] if len(plans.plans) > 1 else []
     return ", ".join(
