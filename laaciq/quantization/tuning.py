@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -91,10 +92,8 @@ def tune(
     student = Student(model, layers)
     twin = replace(model, module=student)
     pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
-    counts = {code: sum(len(s.targets) for own, s in pool if own == code) for code in plan.weights}
-    by_token = {code: weight / max(counts[code], 1) for code, weight in plan.weights.items()}
-    tokens = sum(len(s) for _, s in pool)
-    total = epochs * max(1, round(tokens / STEP_TOKENS))
+    by_token = weights_by_token(pool, plan.weights)
+    steps = max(1, round(sum(len(s) for _, s in pool) / STEP_TOKENS))
     optimizer = torch.optim.Adam(
         [
             {"params": list(student.scale_steps), "lr": SCALE_RATE},
@@ -102,16 +101,16 @@ def tune(
         ]
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: (1 + math.cos(math.pi * min(step / total, 1))) / 2
+        optimizer, lambda step: (1 + math.cos(math.pi * step / (epochs * steps))) / 2
     )
     best = student.stored()
     divergences = [_divergence(model, twin, held, plan.weights)]
     chance = random.Random(calibration.options.seed)
     for _ in range(epochs):
-        for step in _steps(pool, max(1, round(tokens / STEP_TOKENS)), chance):
+        for step in _steps(pool, steps, chance):
             for codes, sequences in _batched(step, max(batch_tokens(model), _LEAST_TOKENS)):
                 weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
-                _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * total / epochs)
+                _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
             optimizer.step()
             optimizer.zero_grad()
             schedule.step()
@@ -120,6 +119,12 @@ def tune(
             best = student.stored()
         advance()
     return Tuned(*best, divergences)
+
+
+def weights_by_token(pool: list[tuple[str, ScoredSequence]], weights: Mapping[str, float]) -> dict[str, float]:
+    """What a token counts, by language: each language by its weight, however long its text is."""
+    tokens = Counter(code for code, s in pool for _ in s.targets)
+    return {code: weight / max(tokens[code], 1) for code, weight in weights.items()}
 
 
 def _learned(read: Mapping[str, list[ScoredPassage]]) -> dict[str, list[ScoredPassage]]:
@@ -148,7 +153,7 @@ def _steps(
 ) -> Iterator[list[tuple[str, ScoredSequence]]]:
     """All sequences, shuffled, in so many parts: languages mix in each."""
     shuffled = chance.sample(pool, len(pool))
-    for part in range(min(count, len(pool))):
+    for part in range(count):
         yield shuffled[part::count]
 
 
