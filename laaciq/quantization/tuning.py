@@ -26,12 +26,11 @@ from laaciq.quantization.student import Layers, Student
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
-# Of θ, at the start; it falls to zero along a cosine.
-SCALE_RATE, VECTOR_RATE = 2e-3, 1e-3
-# Tokens of a step. More steps do more than larger ones.
-STEP_TOKENS = 1024
-# Fewest tokens that weights are dequantized for, however large the vocabulary: less would be mostly dequantizing.
-_LEAST_TOKENS = 512
+# Of θ, at the start; it falls to zero along a cosine. On the reference model half and double of it came less near to the original.
+SCALE_RATE, VECTOR_RATE = 5e-3, 2e-3
+# Of a step, and the fewest that weights are dequantized for, however large the vocabulary: for less it would be mostly dequantizing. Larger
+# steps, and so fewer, came less near to the original.
+STEP_TOKENS = 512
 # One passage in so many is held back, to choose the epoch by.
 _HELD_BACK = 4
 # A masked model is asked for one token in so many.
@@ -108,7 +107,7 @@ def tune(
     chance = random.Random(calibration.options.seed)
     for _ in range(epochs):
         for step in _steps(pool, steps, chance):
-            for codes, sequences in _batched(step, max(batch_tokens(model), _LEAST_TOKENS)):
+            for codes, sequences in _batched(step, max(batch_tokens(model), STEP_TOKENS)):
                 weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
                 _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
             optimizer.step()
