@@ -26,7 +26,7 @@ from laaciq.quantization.student import Layers, Student
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
-# Of θ, at the start; it falls to zero along a cosine. On the reference model half and double of it came less near to the original.
+# Of θ, at the start; it falls to zero along a cosine. On text held back half of it did as well on the reference model, double worse.
 SCALE_RATE, VECTOR_RATE = 5e-3, 2e-3
 # Of a step, and the fewest that weights are dequantized for, however large the vocabulary: for less it would be mostly dequantizing. Larger
 # steps, and so fewer, came less near to the original.
