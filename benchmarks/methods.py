@@ -29,7 +29,7 @@ from laaciq.planning import PlanSet, make_plans
 from laaciq.planning.strategy import reads_text
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
@@ -134,9 +134,10 @@ class Bench:
         found: dict[str, np.ndarray] = {}
         for name, plan in plans.plans.items():
             codes = [code for code in self.test.languages if plans.serving(code) == name]
-            layers = list(quantize_layers(self.model, plan, calibration))
+            layers, others = quantize_model(self.model, plan, calibration)
+            layers = list(layers)
             for table in dict.fromkeys(map(plan.table_of, codes)):
-                simulate(self.model, self.twin, layers, table=table)
+                simulate(self.model, self.twin, layers, others=others, table=table)
                 found |= self._nll(self.twin, [code for code in codes if plan.table_of(code) == table])
         return np.stack([found[code] for code in self.test.languages])
 

@@ -309,6 +309,7 @@ def describe(plans: PlanSet) -> str:
     extras += [f"{first.keep:g} % kept"] if first.keep else []
     extras += [f"rank {first.rank}"] if first.rank else []
     extras += [f"embeddings {plan.token_matrices[0].bits} bits"] if plan.token_matrices else []
+    extras += [f"tuned for {plan.tuned} epochs"] if plan.tuned else []
     extras += [f"{len(plan.tables)} tables"] if plan.tables else []
     extras += [f"{len(plans.plans)} checkpoints"] if len(plans.plans) > 1 else []
     return ", ".join(

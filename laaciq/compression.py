@@ -67,7 +67,7 @@ def write_checkpoints(
     model: LanguageModel, plans: PlanSet, root: Path, *, calibration: Calibration | None, progress: Silence
 ) -> None:
     """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own."""
-    total = sum(tensor.quantized for plan in plans.plans.values() for tensor in plan.tensors)
+    total = sum(sum(t.quantized for t in plan.tensors) + plan.tuned for plan in plans.plans.values())
     with progress.stage("quantizing", total) as advance:
         for name, folder in plans.folders(root).items():
             write_checkpoint(model, plans.plans[name], folder, calibration=calibration, advance=lambda: advance(1))

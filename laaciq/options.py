@@ -138,6 +138,11 @@ class QuantizeOptions(GridOptions):
     attention_bits: Bits | None = Field(default=None, description="Bits of attention projections, at least.")
     embedding_bits: Bits | None = Field(default=None, description="Bits of embeddings and head; 16 where not given.")
     rank: int = Field(default=0, ge=0, description="Rank of a 16-bit correction of every quantized layer; 0 is none.")
+    tune: int = Field(
+        default=0,
+        ge=0,
+        description="Epochs of tuning scales and norms towards the original's predictions, on calibration text.",
+    )
     table_overhead: float = Field(default=0.5, description="What language tables may cost, in bits a weight.")
     calibrate: tuple[str, ...] | None = Field(
         default=None, description="Languages whose calibration text decides, for example 'eng'; all that are served."

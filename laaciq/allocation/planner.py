@@ -212,7 +212,8 @@ def plan_model(
     rounds, plans = _search(planner, menu, first, exchange)
     chosen = int(np.argmin([own.value for own in rounds]))
     return Planning(
-        plan=plans[chosen],
+        # Tuned once, when it is written: to tune every plan that is tried would take the time of all of them.
+        plan=plans[chosen].model_copy(update={"tuned": options.tune}),
         objective=options.objective,
         effort=options.effort,
         languages=deciding,

@@ -12,7 +12,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.planning import Plan
 from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
@@ -34,7 +34,8 @@ class Validation:
             asked = self.options.model_dump(include={"window", "chat", "seed"})
             for passages in self.texts.by_language.values():
                 self._prepared += prepare_all(self.model, passages.texts, passages.language, **asked)
-        simulate(self.model, self._twin, quantize_layers(self.model, plan, calibration))
+        layers, others = quantize_model(self.model, plan, calibration)
+        simulate(self.model, self._twin, layers, others=others)
         found = score(self.model, self._twin, self._prepared)
         owner = np.repeat(np.arange(len(self.texts.languages)), [len(self.texts[c]) for c in self.texts.languages])
         tokens = np.bincount(owner, found.tokens)

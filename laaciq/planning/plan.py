@@ -102,7 +102,8 @@ class Size(_Strict):
 
 class Plan(_Strict):
     """`weights` say how much each language's calibration text decides, one in all; none where no text decides anything. `tables` are the
-    clusters of languages that have scales of their own. `passages` bounds the calibration passages a language that second-order rounding reads.
+    clusters of languages that have scales of their own. `passages` bounds the calibration passages a language that second-order rounding and
+    tuning read. `tuned` is for how many epochs scales, norms and biases are tuned towards the original's predictions; 0 is not at all.
     `predicted` is what each language is expected to lose, ΔNLL in nats a token, where that was computed."""
 
     version: Literal[3] = 3
@@ -112,6 +113,7 @@ class Plan(_Strict):
     weights: dict[str, float] = {}
     tables: list[list[str]] = []
     passages: int | None = None
+    tuned: int = 0
     predicted: dict[str, float] = {}
 
     @property

@@ -44,6 +44,8 @@ def make_plans(
     if profile is None and (reads or options.outlier_bits is not None):
         raise BadOption(f"method {method.name!r} with these options needs a profile of the model: give texts")
     served = [] if profile is None else served_languages(profile, served_bound, options.calibrate)
+    if options.tune and method.adaptive:
+        raise BadOption("tables of scales are fitted to what layers are given, which tuning changes: leave out --tune")
     protections = [_protection(entry, len(anatomy.block_names)) for entry in options.protect]
     if not options.separate:
         protected = frozenset().union(*(p.blocks for p in protections))
@@ -70,7 +72,7 @@ def equal_weights(languages: list[str]) -> dict[str, float]:
 def reads_text(options: QuantizeOptions) -> bool:
     """Does calibration text decide anything?"""
     by_saliency = options.keep > 0 and options.keep_by == "saliency"
-    return find_method(options.method).reads_text or options.separate or by_saliency
+    return find_method(options.method).reads_text or options.separate or by_saliency or options.tune > 0
 
 
 def reads_profile(options: QuantizeOptions) -> bool:
@@ -115,6 +117,7 @@ def _plan(
         size=count_size(tensors, anatomy),
         weights=equal_weights(languages),
         tables=tables,
+        tuned=options.tune,
     )
 
 

@@ -27,8 +27,8 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.kept import half
 from laaciq.quantization.layers import QuantizedLinear
-from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
+from laaciq.quantization.tuning import quantize_model
 
 PLAN = "plan.json"
 SHARD_BYTES = 2 * 10**9
@@ -42,21 +42,21 @@ def write_checkpoint(
     calibration: Calibration | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> None:
-    """Quantize every planned tensor and write the folder, whole or not at all. `advance` is called after each tensor."""
+    """Quantize all planned tensors and write the folder, whole or not at all. `advance` after each tensor, and each epoch of tuning."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         quantized = {tensor.name for tensor in plan.tensors if tensor.quantized}
-        for tensor, matrix in quantize_layers(model, plan, calibration):
+        layers, tuned = quantize_model(model, plan, calibration, advance=advance)
+        for tensor, matrix in layers:
             for part, stored in stored_tensors(matrix, tensor).items():
                 name = f"{layer_name(tensor)}.{part}"
                 if stored.dtype == torch.bfloat16:
                     brain_floats.append(name)
                 yield name, stored
-            advance()
         for name, value in _other_tensors(model.module):
             if name not in quantized:
-                yield name, half(value).cpu().contiguous()
+                yield name, half(tuned.get(name, value)).cpu().contiguous()
 
     with atomic_folder(folder) as partial:
         _write_shards(tensors(), partial)

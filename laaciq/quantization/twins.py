@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -45,13 +46,15 @@ def simulate(
     twin: LanguageModel,
     layers: Iterable[tuple[TensorPlan, QuantizedMatrix]],
     *,
+    others: Mapping[str, torch.Tensor] = MappingProxyType({}),
     table: int | None = None,
 ) -> None:
-    """Give the twin the weights that a checkpoint of these layers would mean, with the shared scales or a table's, without writing one."""
+    """Give the twin the weights that a checkpoint of these layers would mean, with the shared scales or a table's, without writing one.
+    `others` are tuned parameters, by name."""
     targets = twin.anatomy.matrices
     stored = dict(original.module.named_parameters())
     for name, parameter in twin.module.named_parameters():
-        parameter.copy_(half(stored[name]))
+        parameter.copy_(half(others.get(name, stored[name])))
     for tensor, quantized in layers:
         targets[tensor.name].copy_(quantized.dequantize(tensor, table))
 

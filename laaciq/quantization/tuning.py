@@ -1,0 +1,187 @@
+"""Tuned scales: what is stored in 16 bits anyway is moved so that the quantized model predicts what the original predicts.
+
+Codes stay, and with them the size. Σ_λ w_λ E_λ[KL(original ‖ quantized)] a token of calibration text is made smaller by gradient descent on
+scales, norm gains and biases. (EfficientQAT, Chen et al. 2024, tunes step sizes end to end, on the loss of one text for all.)
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from laaciq.errors import BadOption
+from laaciq.models import LanguageModel
+from laaciq.planning import Plan, TensorPlan
+from laaciq.profiling.activations import readings
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.student import Layers, Student
+from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
+from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
+
+# Of θ, at the start; it falls to zero along a cosine. On text held back half of it did as well on the reference model, double worse.
+SCALE_RATE, VECTOR_RATE = 5e-3, 2e-3
+# Of a step, and the fewest that weights are dequantized for, however large the vocabulary: for less it would be mostly dequantizing. Larger
+# steps, and so fewer, came less near to the original.
+STEP_TOKENS = 512
+# One passage in so many is held back, to choose the epoch by.
+_HELD_BACK = 4
+# A masked model is asked for one token in so many.
+_MASKED_EVERY = 7
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """`layers` with tuned scales, all else as it was; `others` are norm gains and biases by name, in 16 bits. `divergences` is the languages'
+    weighted KL a token on text held back, before tuning and after every epoch: the epoch of the least is what is kept."""
+
+    layers: Layers
+    others: Mapping[str, torch.Tensor]
+    divergences: list[float]
+
+
+def quantize_model(
+    model: LanguageModel,
+    plan: Plan,
+    calibration: Calibration | None = None,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
+    """Every tensor that the plan quantizes, and what takes the place of other tensors, by name. `advance` is called after each tensor and
+    each epoch of tuning. Only a plan that is tuned needs all tensors at once; of others they come one at a time."""
+    layers = _counted(quantize_layers(model, plan, calibration), advance)
+    if not plan.tuned:
+        return layers, {}
+    if calibration is None:
+        raise BadOption("a plan that is tuned reads calibration text: give texts")
+    found = tune(model, plan, list(layers), calibration, epochs=plan.tuned, advance=advance)
+    return found.layers, found.others
+
+
+def _counted(
+    layers: Iterator[tuple[TensorPlan, QuantizedMatrix]], advance: Callable[[], None]
+) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
+    for layer in layers:
+        yield layer
+        advance()
+
+
+def tune(
+    model: LanguageModel,
+    plan: Plan,
+    layers: Layers,
+    calibration: Calibration,
+    *,
+    epochs: int,
+    advance: Callable[[], None] = lambda: None,
+) -> Tuned:
+    """Tune towards `model`, which stays what it is, on the languages that the plan weighs. On text held back never worse than untuned."""
+    texts = calibration.texts.select(plan.languages)
+    if plan.passages is not None:
+        texts = texts.spread(plan.passages)
+    read = {code: _questions(model, replace(calibration, texts=texts), code) for code in plan.weights}
+    learned, held = _learned(read), {code: passages[::_HELD_BACK] for code, passages in read.items()}
+    student = Student(model, layers)
+    twin = replace(model, module=student)
+    pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
+    by_token = weights_by_token(pool, plan.weights)
+    steps = max(1, round(sum(len(s) for _, s in pool) / STEP_TOKENS))
+    optimizer = torch.optim.Adam(
+        [
+            {"params": list(student.scale_steps), "lr": SCALE_RATE},
+            {"params": list(student.vector_steps), "lr": VECTOR_RATE},
+        ]
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: (1 + math.cos(math.pi * step / (epochs * steps))) / 2
+    )
+    best = student.stored()
+    divergences = [_divergence(model, twin, held, plan.weights)]
+    chance = random.Random(calibration.options.seed)
+    for _ in range(epochs):
+        for step in _steps(pool, steps, chance):
+            for codes, sequences in _batched(step, max(batch_tokens(model), STEP_TOKENS)):
+                weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
+                _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        divergences.append(_divergence(model, twin, held, plan.weights))
+        if divergences[-1] == min(divergences):
+            best = student.stored()
+        advance()
+    return Tuned(*best, divergences)
+
+
+def weights_by_token(pool: list[tuple[str, ScoredSequence]], weights: Mapping[str, float]) -> dict[str, float]:
+    """What a token counts, by language: each language by its weight, however long its text is."""
+    tokens = Counter(code for code, s in pool for _ in s.targets)
+    return {code: weight / max(tokens[code], 1) for code, weight in weights.items()}
+
+
+def _learned(read: Mapping[str, list[ScoredPassage]]) -> dict[str, list[ScoredPassage]]:
+    """What is not held back; of a single passage, that one."""
+    return {code: [p for n, p in enumerate(own) if n % _HELD_BACK] or own for code, own in read.items()}
+
+
+def _questions(model: LanguageModel, calibration: Calibration, code: str) -> list[ScoredPassage]:
+    """What the models are asked to predict. A masked model, which is watched on whole text, must have something to guess."""
+    found = readings(model, calibration.texts[code], calibration.options)
+    return found if model.kind != "masked" else [_masked(model, passage, n) for n, passage in enumerate(found)]
+
+
+def _masked(model: LanguageModel, passage: ScoredPassage, number: int) -> ScoredPassage:
+    sequences = []
+    for s in passage.sequences:
+        # The token at p is named by p − 1; see `readings`.
+        hidden = [p + 1 for p in s.positions][number % _MASKED_EVERY :: _MASKED_EVERY]
+        inputs = [model.tokenizer.mask_token_id if p in hidden else token for p, token in enumerate(s.inputs)]
+        sequences.append(ScoredSequence(inputs, hidden, [s.inputs[p] for p in hidden]))
+    return ScoredPassage(sequences, passage.scored_bytes)
+
+
+def _steps(
+    pool: list[tuple[str, ScoredSequence]], count: int, chance: random.Random
+) -> Iterator[list[tuple[str, ScoredSequence]]]:
+    """All sequences, shuffled, in so many parts: languages mix in each."""
+    shuffled = chance.sample(pool, len(pool))
+    for part in range(count):
+        yield shuffled[part::count]
+
+
+def _batched(step: list[tuple[str, ScoredSequence]], most: int) -> Iterator[tuple[list[str], list[ScoredSequence]]]:
+    for owners, sequences in batches([ScoredPassage([s], 0) for _, s in step], most):
+        yield [step[owner][0] for owner in owners], sequences
+
+
+def _descend(
+    model: LanguageModel, student: LanguageModel, sequences: list[ScoredSequence], weights: torch.Tensor
+) -> None:
+    """Add the gradient of Σ weight·KL(p ‖ q): for the logits of q it is weight·(q − p). The original's logits live for one batch."""
+    with torch.no_grad():
+        wanted = target_logits(model, sequences)
+    given = target_logits(student, sequences)
+    with torch.no_grad():
+        # In place of the original's logits, a few rows at a time.
+        for p, q, weight in zip(*(t.split(COMPARED_ROWS) for t in (wanted, given, weights)), strict=True):
+            p.copy_((q.softmax(-1) - p.softmax(-1)) * weight[:, None])
+    given.backward(wanted)
+
+
+def _divergence(
+    model: LanguageModel,
+    student: LanguageModel,
+    passages: Mapping[str, list[ScoredPassage]],
+    weights: Mapping[str, float],
+) -> float:
+    found = score(model, student, [passage for own in passages.values() for passage in own])
+    owner = np.repeat(np.arange(len(passages)), [len(own) for own in passages.values()])
+    by_language = np.bincount(owner, found.kl) / np.maximum(np.bincount(owner, found.tokens), 1)
+    return float(sum(weights[code] * kl for code, kl in zip(passages, by_language, strict=True)))

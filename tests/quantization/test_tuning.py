@@ -1,0 +1,215 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+import laaciq
+from laaciq.allocation.validation import Validation
+from laaciq.errors import BadOption
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.planning import make_plans
+from laaciq.profiling.activations import readings
+from laaciq.profiling.profile import profile_model
+from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
+from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.student import Student
+from laaciq.quantization.tuning import _descend, quantize_model, tune, weights_by_token
+from laaciq.quantization.twins import simulate, twin_of
+from laaciq.scoring.likelihood import score
+from laaciq.scoring.sequences import ScoredSequence
+from tests.tiny import ARCHITECTURES, save_tiny
+
+FEW = ["eng", "hin"]
+KINDS = [
+    {},
+    {"method": "gptq", "bits": 3, "symmetric": False},
+    {"keep": 5.0, "rank": 2, "method": "mse"},
+    {"embedding_bits": 4, "protect": ("0",)},
+    {"group_size": "tensor", "bits": 6},
+    # A last group of a row that is shorter than the others.
+    {"group_size": 24, "method": "gptq"},
+]
+
+
+def calibrate(model, passages=8):
+    texts = laaciq.read_split("builtin").calibration.select(FEW).spread(passages)
+    options = MeasureOptions()
+    return Calibration(profile_model(model, texts, options, outlier_kurtosis=50), texts, options)
+
+
+def tiny(architecture, folder, **options):
+    model = load(find_model(save_tiny(architecture, folder)), device="cpu")
+    calibration = calibrate(model)
+    asked = QuantizeOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
+    return model, make_plans(model.anatomy, asked, calibration.profile).first, calibration
+
+
+def losses(model, plan, calibration):
+    """KL by language on a part of the calibration text itself: a masked model is asked for every token of it."""
+    return Validation(model, calibration.texts.spread(3), calibration.options).losses(plan, calibration)
+
+
+def untuned(plan):
+    return plan.model_copy(update={"tuned": 0})
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5", "bert"])
+def test_a_tuned_model_is_nearer_to_the_original(architecture, tmp_path):
+    model, plan, calibration = tiny(architecture, tmp_path)
+    assert plan.tuned == 3
+    before, after = losses(model, untuned(plan), calibration), losses(model, plan, calibration)
+    assert (after < before).all()
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "bloom", "mt5"])
+def test_an_original_in_16_bits_is_tuned_towards_in_32(architecture, tmp_path):
+    model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu", dtype=torch.float16)
+    calibration = calibrate(model, passages=4)
+    plan = make_plans(model.anatomy, QuantizeOptions(group_size=16, bits=3, tune=2), calibration.profile).first
+    layers = list(quantize_layers(model, plan, calibration))
+    student = Student(model, layers)
+    ids = torch.arange(5, 25)[None]
+    asked = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
+    assert student(**asked).logits.dtype == torch.float32
+    assert all(p.dtype == torch.float32 for p in [*student.scale_steps, *student.vector_steps])
+    tuned = tune(model, plan, layers, calibration, epochs=2)
+    assert min(tuned.divergences) < tuned.divergences[0]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_codes_stay_and_what_is_tuned_is_stored_as_before(architecture, tmp_path):
+    model, plan, calibration = tiny(architecture, tmp_path, tune=1)
+    original = {name: p.clone() for name, p in model.module.named_parameters()}
+    before = list(quantize_layers(model, plan, calibration))
+    tuned = tune(model, plan, before, calibration, epochs=1)
+    assert min(tuned.divergences) < tuned.divergences[0]
+    for (tensor, old), (same, new) in zip(before, tuned.layers, strict=True):
+        assert same == tensor
+        assert torch.equal(new.codes, old.codes)
+        assert new.grid.zeros is old.grid.zeros
+        assert new.grid.scales.dtype == old.grid.scales.dtype
+        assert new.grid.scales.shape == old.grid.scales.shape
+        assert torch.isfinite(new.grid.scales).all()
+        assert (new.grid.scales > 0).all()
+        assert not torch.equal(new.grid.scales, old.grid.scales)
+    vectors = {name for name, p in original.items() if p.ndim == 1}
+    assert set(tuned.others) == vectors
+    assert all(tuned.others[name].dtype in (torch.float16, torch.bfloat16) for name in vectors)
+    assert all(torch.equal(p, original[name]) and p.grad is None for name, p in model.module.named_parameters())
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_what_is_tuned_is_what_is_written(options, tmp_path):
+    """Bit for bit, and tuned twice: nothing is left to chance."""
+    model, plan, calibration = tiny("gpt2", tmp_path / "model", **{"tune": 2, **options})
+    write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=calibration)
+    written, simulated = twin_of(model), twin_of(model)
+    assert apply_checkpoint(written, tmp_path / "checkpoint") == plan
+    found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=2)
+    assert min(found.divergences) < found.divergences[0]
+    simulate(model, simulated, found.layers, others=found.others)
+    for (name, a), b in zip(written.module.named_parameters(), simulated.module.parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize("options", [{}, {"embedding_bits": 4, "method": "gptq"}], ids=str)
+def test_an_epoch_is_chosen_by_what_its_checkpoint_would_lose(options, tmp_path):
+    """Scales and vectors are rounded while they are tuned. One passage in four is held back for it."""
+    model, plan, calibration = tiny("gpt2", tmp_path, **options)
+    found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=plan.tuned)
+    held = Validation(model, calibration.texts.at([0, 4]), calibration.options)
+    for own, expected in ((untuned(plan), found.divergences[0]), (plan, min(found.divergences))):
+        # Sums in another order.
+        assert held.losses(own, calibration).mean() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+@pytest.mark.parametrize("architecture", ["gpt2", "mt5"])
+def test_gradients_are_those_of_the_divergence(architecture, options, tmp_path):
+    """Against differences of KL itself, along the gradient."""
+    model, plan, calibration = tiny(architecture, tmp_path, **{"bits": 4, **options})
+    student = Student(model, list(quantize_layers(model, plan, calibration)))
+    twin = replace(model, module=student)
+    (passage,) = readings(model, calibration.texts["eng"].at([1]), calibration.options)
+    weights = torch.ones(sum(len(s.targets) for s in passage.sequences))
+    _descend(model, twin, passage.sequences, weights)
+    free = [*student.scale_steps, *student.vector_steps]
+    slope = sum(float(p.grad.square().sum()) for p in free)
+    # Far beyond the rounding to 16 bits, and still near enough to straight.
+    size = 0.02 / slope**0.5
+    along = []
+    for sign in (1, -1):
+        with torch.no_grad():
+            for p in free:
+                p.copy_(sign * size * p.grad)
+        along.append(float(score(model, twin, [passage]).kl.sum()))
+    assert (along[0] - along[1]) / (2 * size) == pytest.approx(slope, rel=0.1)
+
+
+NEW_PROCESS = """
+import sys, torch, laaciq
+from transformers import AutoModelForCausalLM
+with torch.inference_mode():
+    torch.save(AutoModelForCausalLM.from_pretrained(sys.argv[1])(torch.arange(5, 25)[None]).logits, sys.argv[2])
+"""
+
+
+def test_a_new_process_loads_what_was_simulated(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path / "model", method="gptq")
+    write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=calibration)
+    command = [sys.executable, "-c", NEW_PROCESS, str(tmp_path / "checkpoint"), str(tmp_path / "logits")]
+    subprocess.run(command, check=True, capture_output=True)
+    simulated = twin_of(model)
+    layers, others = quantize_model(model, plan, calibration)
+    simulate(model, simulated, layers, others=others)
+    with torch.inference_mode():
+        expected = simulated.module(torch.arange(5, 25)[None]).logits
+    torch.testing.assert_close(torch.load(tmp_path / "logits"), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_language_with_more_weight_gains_more(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path, tune=6)
+    before = losses(model, untuned(plan), calibration)
+    gains = []
+    for weights in ({"eng": 1.0, "hin": 0.0}, {"eng": 0.0, "hin": 1.0}):
+        after = losses(model, plan.model_copy(update={"weights": weights}), calibration)
+        gains.append(1 - after / before)
+    assert gains[0][0] > gains[0][1]
+    assert gains[1][1] > gains[1][0]
+
+
+def test_a_language_counts_by_its_weight_however_long_its_text_is():
+    short, long = (ScoredSequence([0] * (n + 1), list(range(n)), [1] * n) for n in (3, 20))
+    pool = [("eng", long), ("hin", short), ("eng", long)]
+    found = weights_by_token(pool, {"eng": 0.25, "hin": 0.75})
+    assert found == pytest.approx({"eng": 0.25 / 40, "hin": 0.75 / 3})
+
+
+def test_a_plan_s_passages_bound_what_is_read(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path)
+    layers = list(quantize_layers(model, plan, calibration))
+    few = replace(calibration, texts=calibration.texts.spread(2))
+    bounded = tune(model, plan.model_copy(update={"passages": 2}), layers, calibration, epochs=1)
+    assert bounded.divergences == tune(model, plan, layers, few, epochs=1).divergences
+    assert bounded.divergences != tune(model, plan, layers, calibration, epochs=1).divergences
+
+
+def test_untuned_plans_are_quantized_one_tensor_at_a_time(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path, tune=0)
+    done = []
+    layers, others = quantize_model(model, plan, calibration, advance=lambda: done.append(1))
+    next(iter(layers))
+    assert not done and not others
+
+
+def test_what_cannot_be_tuned(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path)
+    with pytest.raises(BadOption, match="reads calibration text"):
+        write_checkpoint(model, plan, tmp_path / "checkpoint")
+    with pytest.raises(BadOption, match="needs a profile"):
+        make_plans(model.anatomy, QuantizeOptions(tune=1))
+    with pytest.raises(BadOption, match="tables of scales"):
+        make_plans(model.anatomy, QuantizeOptions(tune=1, method="adaptive", group_size=16), calibration.profile)
