@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
@@ -115,6 +115,8 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     folder = find_model(options.model)
     languages = None if options.languages is None else list(options.languages)
     split = read_split(options.texts, seed=options.seed).select(languages)
+    if options.passages is not None:
+        split = replace(split, test=split.test.spread(options.passages))
     asked, quantizing = options.measuring(), options.quantizing()
     store = RunFolder(out, description={"command": options.command})
     profiled = profiled_texts(split, quantizing)

@@ -138,10 +138,10 @@ class QuantizeOptions(GridOptions):
     attention_bits: Bits | None = Field(default=None, description="Bits of attention projections, at least.")
     embedding_bits: Bits | None = Field(default=None, description="Bits of embeddings and head; 16 where not given.")
     rank: int = Field(default=0, ge=0, description="Rank of a 16-bit correction of every quantized layer; 0 is none.")
-    tune: int = Field(
-        default=0,
+    tune: int | None = Field(
+        default=None,
         ge=0,
-        description="Epochs of tuning scales and norms towards the original's predictions, on calibration text.",
+        description="Epochs of tuning scales and norms towards the original's predictions; none, or what a planned method's effort allows.",
     )
     table_overhead: float = Field(default=0.5, description="What language tables may cost, in bits a weight.")
     calibrate: tuple[str, ...] | None = Field(
@@ -194,6 +194,7 @@ class RunOptions(CheckpointOptions):
     baseline: bool = Field(
         default=True, description="Beside a planned method, also measure today's default: GPTQ calibrated in English."
     )
+    passages: int | None = Field(default=None, ge=1, description="Most test passages a language; all if not given.")
     generate: bool = Field(default=False, description="Also compare greedy continuations.")
     numeric_check: bool = Field(
         default=False, description="Also measure the original against itself in another precision."

@@ -8,7 +8,7 @@ against it round by round. The best plan that was measured is the result. Every 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -40,19 +40,20 @@ Kept = TypeVar("Kept", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """Passages for curvature, calibration and validation, of all languages together; random plans, rounds of minimax."""
+    """Passages for curvature, calibration and validation, of all languages together; random plans, rounds of minimax, epochs of tuning."""
 
     curvature: int
     calibration: int
     validation: int
     probes: int
     rounds: int
+    tuned: int
     front: bool
 
 
 EFFORTS: dict[Effort, Thoroughness] = {
-    "fast": Thoroughness(curvature=64, calibration=200, validation=200, probes=2, rounds=1, front=False),
-    "full": Thoroughness(curvature=256, calibration=2000, validation=2000, probes=12, rounds=6, front=True),
+    "fast": Thoroughness(curvature=64, calibration=128, validation=128, probes=0, rounds=1, tuned=2, front=False),
+    "full": Thoroughness(curvature=256, calibration=2000, validation=2000, probes=12, rounds=6, tuned=6, front=True),
 }
 # Sizes of the front's plans, in bits a weight.
 FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
@@ -206,40 +207,86 @@ def plan_model(
     )
     menu = planner.menu()
     probes = [planner.probe(menu, number) for number in range(how.probes)]
-    exchange = _exchange([probe.measured for probe in probes])
-    menu = menu.rescaled(_scales(probes, exchange))
-    first = planner.allocate(menu)
-    rounds, plans = _search(planner, menu, first, exchange)
-    chosen = int(np.argmin([own.value for own in rounds]))
+    search = Search(planner, menu, probes)
+    search.run()
+    chosen = int(np.argmin([own.value for own in search.rounds]))
     return Planning(
         # Tuned once, when it is written: to tune every plan that is tried would take the time of all of them.
-        plan=plans[chosen].model_copy(update={"tuned": options.tune}),
+        plan=search.plans[chosen].model_copy(update={"tuned": how.tuned if options.tune is None else options.tune}),
         objective=options.objective,
         effort=options.effort,
         languages=deciding,
         held_out=held_out,
-        exchange=exchange.tolist(),
-        gap=first.gap,
-        rounds=rounds,
+        exchange=search.exchange.tolist(),
+        gap=search.gap,
+        rounds=search.rounds,
         chosen=chosen,
-        probes=probes,
-        agreement=_agreement(probes, menu.scale, exchange),
-        front=_front(planner, menu) if how.front else [],
+        probes=search.probes,
+        agreement=_agreement(search.probes, search.menu.scale, search.exchange),
+        front=_front(planner, search.menu) if how.front else [],
     )
 
 
-def _search(planner: Planner, menu: Menu, first: Allocation, exchange: np.ndarray) -> tuple[list[Round], list[Plan]]:
-    """The first plan, the same refined from what it measured, then rounds of minimax weights on the better one."""
-    rounds: list[Round] = []
-    plans: list[Plan] = []
+@dataclass
+class Search:
+    """From the menu and the random plans that were measured to the plans that are: each a round, the best one to be chosen.
 
-    def measure(chosen: list[int], scaled: Menu, weights: np.ndarray) -> np.ndarray:
-        predicted = scaled.predict(np.array(chosen))
-        by_language = dict(zip(planner.languages, weights.tolist(), strict=True))
-        plan = planner.plan(scaled.tensors(chosen), by_language, predicted)
-        losses = exchange * np.array(planner.measure(f"round-{len(rounds)}", plan).divergence)
-        plans.append(plan)
-        rounds.append(
+    The first round's plan is for losses as predicted; what it measures corrects them. The second plan's languages are weighed by what they
+    lost in the first, and so on, until nothing is gained.
+    """
+
+    planner: Planner
+    menu: Menu
+    probes: list[Probe]
+    rounds: list[Round] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    gap: float = 0.0
+
+    @property
+    def exchange(self) -> np.ndarray:
+        return _exchange([probe.measured for probe in self.probes])
+
+    def run(self) -> None:
+        options, user = self.planner.options, self.planner.user_weights
+        if self.probes:
+            self.menu = self.menu.rescaled(_scales(self.probes, self.exchange))
+        start = np.full(len(self.planner.languages), 1 / len(self.planner.languages))
+        if options.objective == "mean" and user is not None:
+            start = user / user.sum()
+        first = self._allocate()
+        losses = self._measure(first, start, probed=True)
+        self.menu = self.menu.rescaled(_shrunk(losses / np.maximum(self.menu.predict(np.array(first)), 1e-12)))
+        refined = self._allocate()
+        if options.objective == "mean":
+            if refined != first:
+                self._measure(refined, start)
+            return
+
+        def played(number: int, weights: np.ndarray) -> np.ndarray:
+            return losses if number == 0 else self._measure(refined, weights)
+
+        for _ in play(start, played, options.objective, self.planner.thoroughness.rounds):
+            pass
+
+    def _allocate(self) -> list[int]:
+        found = self.planner.allocate(self.menu)
+        self.gap = found.gap
+        return found.chosen
+
+    def _measure(self, chosen: list[int], weights: np.ndarray, *, probed: bool = False) -> np.ndarray:
+        """Losses of a round. What is `probed` is measured with languages that count alike, as random plans are."""
+        planner = self.planner
+        predicted = self.menu.predict(np.array(chosen))
+        plan = planner.plan(
+            self.menu.tensors(chosen), dict(zip(planner.languages, weights.tolist(), strict=True)), predicted
+        )
+        measured = planner.measure(f"round-{len(self.rounds)}", plan)
+        if probed:
+            unscaled = predicted / self.menu.scale
+            self.probes = [*self.probes, Probe(predicted=unscaled.tolist(), measured=measured)]
+        losses = self.exchange * np.array(measured.divergence)
+        self.plans.append(plan)
+        self.rounds.append(
             Round(
                 weights=weights.tolist(),
                 predicted=predicted.tolist(),
@@ -249,27 +296,6 @@ def _search(planner: Planner, menu: Menu, first: Allocation, exchange: np.ndarra
             )
         )
         return losses
-
-    equal = np.full(len(planner.languages), 1 / len(planner.languages))
-    start = equal
-    if planner.options.objective == "mean" and planner.user_weights is not None:
-        start = planner.user_weights / planner.user_weights.sum()
-    losses = measure(first.chosen, menu, start)
-    refined = menu.rescaled(_shrunk(losses / np.maximum(menu.predict(np.array(first.chosen)), 1e-12)))
-    second = planner.allocate(refined)
-    best = first.chosen
-    if second.chosen != first.chosen:
-        measure(second.chosen, refined, start)
-        best = min((rounds[0].value, first.chosen), (rounds[1].value, second.chosen))[1]
-    if planner.options.objective != "mean":
-        known = rounds[0] if best == first.chosen else rounds[1]
-
-        def played(number: int, weights: np.ndarray) -> np.ndarray:
-            return np.array(known.losses) if number == 0 else measure(best, refined, weights)
-
-        for _ in play(start, played, planner.options.objective, planner.thoroughness.rounds):
-            pass
-    return rounds, plans
 
 
 def _exchange(measured: list[Measured]) -> np.ndarray:

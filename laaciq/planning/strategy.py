@@ -72,7 +72,7 @@ def equal_weights(languages: list[str]) -> dict[str, float]:
 def reads_text(options: QuantizeOptions) -> bool:
     """Does calibration text decide anything?"""
     by_saliency = options.keep > 0 and options.keep_by == "saliency"
-    return find_method(options.method).reads_text or options.separate or by_saliency or options.tune > 0
+    return find_method(options.method).reads_text or options.separate or by_saliency or bool(options.tune)
 
 
 def reads_profile(options: QuantizeOptions) -> bool:
@@ -117,7 +117,7 @@ def _plan(
         size=count_size(tensors, anatomy),
         weights=equal_weights(languages),
         tables=tables,
-        tuned=options.tune,
+        tuned=options.tune or 0,
     )
 
 
