@@ -20,6 +20,7 @@ from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BadOption
 from laaciq.evaluation import Evaluation, Measurement, evaluate_measurements, measure
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
+from laaciq.evaluation.measurement import measure_each
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
@@ -122,7 +123,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     profiled = profiled_texts(split, quantizing)
     profile_key = key_of("profile", folder.fingerprint, profiled.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
     chain = _Chain(options, split, _Original(folder, device), store, progress, place, profile_key)
-    _announce(options, folder, split.test, chain.pending("", quantizing), out, place, progress)
+    _announce(options, folder, split.test, chain.pending("", chain.keys(quantizing)), out, place, progress)
 
     profile = store.result(
         "profile.json",
@@ -133,17 +134,19 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
         ),
     )
     chain.calibration = Calibration(profile, split.calibration, asked)
-    plans, planning, evaluation = chain.arm("", quantizing)
-    baseline = None
+    arms = [chain.arm("", quantizing)]
     if (usual := usual_default(options, profile)) is not None:
-        baseline = chain.arm(BASELINE, usual)[2]
+        arms.append(chain.arm(BASELINE, usual))
+    chain.measure(arms)
+    evaluation, *others = (chain.evaluation(arm) for arm in arms)
+    baseline = others[0] if others else None
+    plans, planning = arms[0].plans, arms[0].planning
     generation, noise = None, None
-    keys = chain.keys(quantizing)
-    test = split.test.select([code for code in split.test.languages if plans.serves(code)])
+    keys = arms[0].keys
+    test = arms[0].test
     used = {code: keys[code] for code in test.languages}
     if options.generate:
-        twins = Twins(chain.original.model, plans, out / "checkpoint")
-        generation = _generate(chain.original, twins.speaking, test, store, used, progress)
+        generation = _generate(chain.original, lambda code: arms[0].twins().speaking(code), test, store, used, progress)
     if options.numeric_check:
         noise = _numeric_noise(chain.original, test, asked, store, used, progress)
     result = RunResult(
@@ -184,8 +187,21 @@ def plain_grid(budget: float) -> tuple[int, int]:
 
 
 @dataclass
+class _Arm:
+    """One way to quantize: its plans, the checkpoints that were written, and the keys of its measurements by language. `name` leads all its
+    files."""
+
+    name: str
+    plans: PlanSet
+    planning: Planning | None
+    keys: dict[str, str]
+    twins: Callable[[], Twins]
+    test: Texts
+
+
+@dataclass
 class _Chain:
-    """Plan, checkpoint, measurements and evaluation of one way to quantize, its *arm*; each in files of its own under the arm's name."""
+    """What all arms share: the original, the texts, and the folder where each result is found again."""
 
     options: RunOptions
     split: Split
@@ -210,48 +226,57 @@ class _Chain:
             for code, passages in self.split.test.by_language.items()
         }
 
-    def pending(self, arm: str, quantizing: QuantizeOptions) -> list[str]:
-        keys = self.keys(quantizing)
-        return [code for code, key in keys.items() if not self.store.valid(f"{arm}measurements/{code}.json", key)]
+    def pending(self, arm: str, keys: dict[str, str]) -> list[str]:
+        return [code for code, key in keys.items() if not self.store.valid(_measured(arm, code), key)]
 
-    def arm(self, arm: str, quantizing: QuantizeOptions) -> tuple[PlanSet, Planning | None, Evaluation]:
-        store, options, key = self.store, self.options, self.plan_key(quantizing)
-        decided = store.result(f"{arm}plans.json", Decided, key, lambda: self._decide(quantizing))
-        plans, checkpoint = decided.plans, store.path / f"{arm}checkpoint"
-        if not store.valid(f"{arm}checkpoint", key):
+    def arm(self, name: str, quantizing: QuantizeOptions) -> _Arm:
+        """Decide how to store the model, and write it."""
+        key = self.plan_key(quantizing)
+        decided = self.store.result(f"{name}plans.json", Decided, key, lambda: self._decide(quantizing))
+        plans, checkpoint = decided.plans, self.store.path / f"{name}checkpoint"
+        if not self.store.valid(f"{name}checkpoint", key):
             write_checkpoints(
                 self.original.model, plans, checkpoint, calibration=self.calibration, progress=self.progress
             )
-            store.confirm(f"{arm}checkpoint", key)
+            self.store.confirm(f"{name}checkpoint", key)
         test = _with_checkpoint(self.split.test, plans, self.progress)
-        keys, pending = self.keys(quantizing), self.pending(arm, quantizing)
+        # Made when first needed: a run that is up to date loads no model.
         twins = cache(lambda: Twins(self.original.model, plans, checkpoint))
-        total = sum(len(test[code]) for code in pending if code in test.languages)
-        with self.progress.stage(f"measuring {arm.removesuffix('/')}".strip(), total) as advance:
+        return _Arm(name, plans, decided.planning, self.keys(quantizing), twins, test)
 
-            def measured(code: str) -> Measurement:
-                twin = twins().speaking(code)
-                return measure(self.original.model, twin, test[code], options.measuring(), advance=advance)
+    def measure(self, arms: list[_Arm]) -> None:
+        """Language by language, all arms that lack it beside one pass of the original."""
+        lacking = {code: [arm for arm in arms if code in self._lacks(arm)] for code in self.split.test.languages}
+        total = sum(len(self.split.test[code]) for code, own in lacking.items() if own)
+        with self.progress.stage("measuring", total) as advance:
+            for code, own in lacking.items():
+                if not own:
+                    continue
+                twins = [arm.twins().speaking(code) for arm in own]
+                asked = self.options.measuring()
+                found = measure_each(self.original.model, twins, self.split.test[code], asked, advance=advance)
+                for arm, measurement in zip(own, found, strict=True):
+                    self.store.keep(_measured(arm.name, code), measurement, arm.keys[code])
 
-            measurements = [
-                store.result(f"{arm}measurements/{code}.json", Measurement, keys[code], partial(measured, code))
-                for code in test.languages
-            ]
-        evaluation = store.result(
-            f"{arm}evaluation.json",
-            Evaluation,
-            key_of("evaluation", keys, test.parallel, options.seed),
-            lambda: evaluate_measurements(
-                measurements,
+    def _lacks(self, arm: _Arm) -> list[str]:
+        return [code for code in self.pending(arm.name, arm.keys) if code in arm.test.languages]
+
+    def evaluation(self, arm: _Arm) -> Evaluation:
+        test, options = arm.test, self.options
+
+        def compute() -> Evaluation:
+            return evaluate_measurements(
+                [self.store.read(_measured(arm.name, code), Measurement) for code in test.languages],
                 original=self.original.folder.name,
-                quantized=describe(plans),
+                quantized=describe(arm.plans),
                 texts=test.name,
                 parallel=test.parallel,
                 served_bound=options.served_bound,
                 seed=options.seed,
-            ),
-        )
-        return plans, decided.planning, evaluation
+            )
+
+        key = key_of("evaluation", arm.keys, test.parallel, options.seed)
+        return self.store.result(f"{arm.name}evaluation.json", Evaluation, key, compute)
 
     def _decide(self, quantizing: QuantizeOptions) -> Decided:
         plans, planning = decide(
@@ -324,6 +349,11 @@ def describe(plans: PlanSet) -> str:
             f"{plan.size.block_bits_per_weight:.2f} bits a weight",
         ]
     )
+
+
+def _measured(arm: str, code: str) -> str:
+    """Where a language's measurement lies."""
+    return f"{arm}measurements/{code}.json"
 
 
 def _announce(

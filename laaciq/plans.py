@@ -24,7 +24,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 
 # Passages a language that are profiled where a method reads no more of the profile than who is served, and how loud.
-PROFILED = 8
+PROFILED = 4
 
 _RULES = ("keep", "protect", "outlier_bits", "attention_bits", "embedding_bits", "rank", "separate")
 

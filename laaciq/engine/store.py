@@ -55,16 +55,23 @@ class RunFolder:
 
     def result(self, name: str, kind: type[Result], key: str, compute: Callable[[], Result]) -> Result:
         """The result of that name, read if still valid, else computed and written."""
-        path = self.path / name
         if self.valid(name, key):
             try:
-                return kind.model_validate_json(path.read_text(encoding="utf-8"))
+                return self.read(name, kind)
             except ValidationError:
                 pass  # of another version of the object: compute it again
         result = compute()
-        write_text(path, result.model_dump_json(indent=1))
-        self.confirm(name, key)
+        self.keep(name, result, key)
         return result
+
+    def keep(self, name: str, result: BaseModel, key: str) -> None:
+        """Write a result that was computed from `key`."""
+        write_text(self.path / name, result.model_dump_json(indent=1))
+        self.confirm(name, key)
+
+    def read(self, name: str, kind: type[Result]) -> Result:
+        """A result that is there."""
+        return kind.model_validate_json((self.path / name).read_text(encoding="utf-8"))
 
     def _key_file(self, name: str) -> Path:
         return self.path / "keys" / f"{name.replace('/', '.')}.key"

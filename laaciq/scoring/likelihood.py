@@ -6,7 +6,7 @@ Logits are never kept: a token of a model with 262,144 of them would cost 1 MB.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,6 @@ def batch_tokens(model: LanguageModel) -> int:
     return max(64, bound // (4 * model.vocabulary))
 
 
-@torch.inference_mode()
 def score(
     original: LanguageModel,
     quantized: LanguageModel,
@@ -54,22 +53,37 @@ def score(
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> Scores:
     """Score the same tokens under both models. `advance` is told the scored tokens of every batch."""
-    sums = np.zeros((5, len(passages)))
+    return score_each(original, [quantized], passages, most_tokens=most_tokens, advance=advance)[0]
+
+
+@torch.inference_mode()
+def score_each(
+    original: LanguageModel,
+    quantized: Sequence[LanguageModel],
+    passages: list[ScoredPassage],
+    *,
+    most_tokens: int | None = None,
+    advance: Callable[[int], None] = lambda tokens: None,
+) -> list[Scores]:
+    """As `score`, for several quantized models beside one pass of the original."""
+    sums = np.zeros((len(quantized), 5, len(passages)))
     for owners, sequences in batches(passages, most_tokens or batch_tokens(original)):
         left = target_logits(original, sequences)
-        right = target_logits(quantized, sequences)
         targets = torch.tensor([t for s in sequences for t in s.targets], device=left.device)
         rows = np.repeat(owners, [len(s.targets) for s in sequences])
-        compared = [
-            _compare(*part) for part in zip(*(t.split(COMPARED_ROWS) for t in (left, right, targets)), strict=True)
-        ]
-        for index, values in enumerate(zip(*compared, strict=True)):
-            np.add.at(sums[index], rows, torch.cat(values).double().cpu().numpy())
+        for own, model in zip(sums, quantized, strict=True):
+            right = target_logits(model, sequences)
+            parts = zip(*(t.split(COMPARED_ROWS) for t in (left, right, targets)), strict=True)
+            for index, values in enumerate(zip(*(_compare(*part) for part in parts), strict=True)):
+                np.add.at(own[index], rows, torch.cat(values).double().cpu().numpy())
         advance(len(rows))
-    if not np.isfinite(sums[[1, 2]]).all():
-        culprit = original if not np.isfinite(sums[1]).all() else quantized
-        raise BrokenModel(f"{culprit.folder.name} gives NaN or infinite losses on these texts: it cannot be measured")
-    return Scores(*sums)
+    for own, model in zip(sums, quantized, strict=True):
+        if not np.isfinite(own[[1, 2]]).all():
+            culprit = original if not np.isfinite(own[1]).all() else model
+            raise BrokenModel(
+                f"{culprit.folder.name} gives NaN or infinite losses on these texts: it cannot be measured"
+            )
+    return [Scores(*own) for own in sums]
 
 
 def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -80,7 +94,7 @@ def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> 
     agreed = left.argmax(-1) == right.argmax(-1)
     # Σ p (log p − log q), with both normalisers taken out of the sum.
     probability = (left - left_total[:, None]).exp_()
-    kl = (probability * left.sub_(right)).sum(-1) - left_total + right_total
+    kl = (probability * (left - right)).sum(-1) - left_total + right_total
     return torch.ones_like(left_nll), left_nll, right_nll, kl.clamp_min(0), agreed
 
 
