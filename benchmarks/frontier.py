@@ -1,13 +1,12 @@
 """Ours against the peers at equal size: what the worst-off language loses, the disparity, the mean.
 
-    python benchmarks/frontier.py reference --corpus CORPUS [--device cuda] [--processes 5] --out DIR
-    python benchmarks/frontier.py gemma-3-270m.gguf --corpus CORPUS --languages amh,yor,… --test heldout --draws 2 --out DIR
+    python benchmarks/frontier.py reference --english CORPUS/parallel/dev --test builtin,CORPUS/parallel/test --out DIR
+    python benchmarks/frontier.py gemma-3-270m.gguf --calibration TEXTS --test CORPUS/heldout --languages amh,yor,… --draws 2 --out DIR
 
-CORPUS has `parallel/dev` (calibration, line-aligned), `parallel/test` and `heldout`, a text file a language. Peers run at their native settings
-(benchmarks/peers.txt names an environment for them), calibrated in English or in all languages on as many passages as ours; each is compared
-with our plan of exactly its counted size, never above it: over the linear layers of the blocks, and over the whole model. Every draw takes
-other calibration passages. Intervals resample test passages and draws, with the worst language chosen anew in each resample. Rows that are
-done are not computed again.
+Texts are 'builtin' or folders with a file a language. Peers run at their native settings (benchmarks/peers.txt names an environment for
+them), calibrated in English or in all languages on as many passages as ours; each is compared with our plan of its counted size, never above
+it: over the linear layers of the blocks, and over the whole model. Every draw takes other calibration passages. Intervals resample test
+passages and draws, with the worst language chosen anew in each resample. Rows that are done are not computed again.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import torch
 
 from laaciq.ablation.losses import nll_by_passage
 from laaciq.allocation.planner import plan_model
-from laaciq.corpus import Texts, read_split, read_texts
+from laaciq.corpus import Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
 from laaciq.models import LanguageModel, find_model, load
@@ -35,7 +34,7 @@ from laaciq.options import FULL_BITS, MeasureOptions, QuantizeOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
@@ -72,7 +71,7 @@ CONTENDERS = [
         Contender(
             f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor_peer", "method": method}
         )
-        for method, bits in (("GPTQ", 4), ("AWQ", 4), ("GPTQ", 3))
+        for method, bits in (("GPTQ", 4), ("GPTQ", 3), ("AWQ", 4))
         for texts in (ENGLISH, ALL)
     ),
 ]
@@ -121,7 +120,8 @@ class Draw:
             name: [sum(len(s.targets) for s in passage.sequences) for passage in prepared]
             for name, prepared in self.prepared.items()
         }
-        return {"nll": self.losses(self.model), "tokens": tokens, "languages": self.calibration.languages}
+        languages = {name: test.languages for name, test in self.tests.items()}
+        return {"nll": self.losses(self.model), "tokens": tokens, "languages": languages}
 
     def peer(self, contender: Contender) -> dict[str, object]:
         from importlib import import_module
@@ -157,9 +157,11 @@ class Draw:
         options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
         began = time.perf_counter()
         known = Calibration(self.profile, self.calibration, MEASURE)
-        store = RunFolder(self.out / f"planning-{self.number}-{track}", description={"draw": self.number})
+        # Kept for the menus, which all sizes share.
+        store = RunFolder(self.out / "planning" / f"{self.number}-{track}", description={"draw": self.number})
         found = plan_model(self.model, known, self.validation, options, served_bound=MEASURE.served_bound, store=store)
-        simulate(self.model, self.twin, quantize_layers(self.model, found.plan, known))
+        layers, others = quantize_model(self.model, found.plan, known)
+        simulate(self.model, self.twin, layers, others=others)
         seconds = time.perf_counter() - began
         size = found.plan.size
         return {
@@ -219,28 +221,36 @@ def our_row(track: str, size: float) -> str:
 def work(asked: argparse.Namespace, number: int, *, textless: bool = False) -> None:
     torch.set_num_threads(asked.threads)
     model = load(find_model(asked.model), device=asked.device, dtype=torch.float32)
-    dev = read_texts(asked.corpus / "parallel/dev")
-    names = asked.languages.split(",") if asked.languages else served(model, dev)
-    dev = dev.select(names)
+    known = calibration_texts(asked.calibration)
+    names = asked.languages.split(",") if asked.languages else served(model, known)
+    known = known.select(names)
     random = np.random.default_rng(number)
-    chosen = random.permutation(len(dev[dev.languages[0]]))
-    part = dev.at(sorted(chosen[: CALIBRATION + VALIDATION].tolist()))
-    order = random.permutation(CALIBRATION + VALIDATION)
-    english = read_texts(asked.corpus / "parallel/dev").select(["eng"])["eng"].texts
-    count = min(len(english), (CALIBRATION + VALIDATION) * len(names))
+    chosen = random.permutation(min(len(own) for own in known.by_language.values()))[: CALIBRATION + VALIDATION]
+    part = known.at(chosen.tolist())
+    english = list(calibration_texts(asked.calibration)[language("eng").code].texts)
+    english += list(read_texts(asked.english)["eng"].texts) if asked.english else []
+    count = (CALIBRATION + VALIDATION) * len(names)
     tests = {}
     for test in asked.test.split(","):
-        whole = read_split("builtin").test if test == "builtin" else read_texts(asked.corpus / test)
-        tests[test] = whole.select(names).spread(asked.passages)
+        whole = read_split("builtin").test if test == "builtin" else read_texts(test)
+        there = [name for name in names if name in whole.by_language]
+        tests[Path(test).name] = whole.select(there).spread(asked.passages)
     draw = Draw(
         number, asked.out, model, twin_of(model),
-        part.at(order[:CALIBRATION].tolist()), part.at(order[CALIBRATION:].tolist()),
+        part.at(range(CALIBRATION)), part.at(range(CALIBRATION, CALIBRATION + VALIDATION)),
         [english[i] for i in random.permutation(len(english))[:count]], tests, asked.effort,
     )  # fmt: skip
     if textless:
         draw.run_textless(asked.rows)
     else:
         draw.run(asked.rows, asked.tracks.split(","))
+
+
+def calibration_texts(source: str) -> Texts:
+    if source != "builtin":
+        return read_texts(source)
+    whole = read_split("builtin")
+    return whole.calibration.joined(whole.validation)
 
 
 def served(model: LanguageModel, texts: Texts) -> list[str]:
@@ -281,7 +291,7 @@ STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def read_rows(out: Path, test: str) -> tuple[dict[str, Row], list[str]]:
     draws = [json.loads(path.read_text()) for path in sorted(out.glob("draw-*.json"))]
-    languages = draws[0]["original"]["languages"]
+    languages = draws[0]["original"]["languages"][test]
     rows = {}
     for name in dict.fromkeys(name for draw in draws for name in draw if name != "original"):
         having = [draw for draw in draws if name in draw]
@@ -374,14 +384,17 @@ def _headlines(bits: int, pairs: list[tuple[Contender, Row, Row]], counts: np.nd
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="'reference', a folder or a .gguf file")
-    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--calibration", default="builtin", help="texts that are drawn from")
+    parser.add_argument(
+        "--english", help="more English text, so that English alone has as many passages as all languages"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for the rows; resumed")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2, help="of each process")
     parser.add_argument("--languages", default="", help="with commas between; those that are served")
-    parser.add_argument("--test", default="builtin,parallel/test", help="'builtin' or folders of the corpus")
+    parser.add_argument("--test", default="builtin", help="texts, with commas between")
     parser.add_argument("--tracks", default="blocks,model")
     parser.add_argument("--passages", type=int, default=60, help="test passages a language")
     parser.add_argument("--effort", default="fast")
@@ -393,7 +406,7 @@ def main() -> None:
         work(asked, 0, textless=True)
         with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
             pool.starmap(work, [(asked, number) for number in range(asked.draws)], chunksize=1)
-    print_tables(asked.out, asked.test.split(","), asked.tracks.split(","))
+    print_tables(asked.out, [Path(test).name for test in asked.test.split(",")], asked.tracks.split(","))
 
 
 if __name__ == "__main__":
