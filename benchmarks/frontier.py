@@ -321,7 +321,7 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
             )
             there = [c for c in CONTENDERS if c.row in rows]
             peers = [rows[c.row] for c in there]
-            pairs = [(c, rows[c.row], _match(rows, peers, rows[c.row], track)) for c in there]
+            pairs = [(c, rows[c.row], ours) for c in there if (ours := _match(rows, peers, rows[c.row], track))]
             for contender, peer, ours in pairs:
                 for name, row in ((contender.row, peer), ("**ours** at that size", ours)):
                     print(_table_row(name, row, track, languages, counts, draw))
@@ -333,10 +333,10 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
                 _headlines(bits, [p for p in pairs if p[0].bits == bits], counts, draw)
 
 
-def _match(rows: dict[str, Row], peers: list[Row], peer: Row, track: str) -> Row:
-    """Our plan for the size of a peer."""
+def _match(rows: dict[str, Row], peers: list[Row], peer: Row, track: str) -> Row | None:
+    """Our plan for the size of a peer, where it is there yet."""
     sizes = our_sizes([size_of(vars(own), track) for own in peers])
-    return rows[our_row(track, max(size for size in sizes if size <= size_of(vars(peer), track)))]
+    return rows.get(our_row(track, max(size for size in sizes if size <= size_of(vars(peer), track))))
 
 
 def _table_row(name: str, row: Row, track: str, languages: list[str], counts: np.ndarray, draw: np.ndarray) -> str:

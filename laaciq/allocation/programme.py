@@ -49,7 +49,9 @@ def allocate(
     least = int(sum(own.min() for own in sizes))
     if budget < least:
         raise BadOption(f"the budget of {budget:,} bits is too small: the smallest plan takes {least:,}")
-    kept = [_undominated(own, size) for own, size in zip(losses, sizes, strict=True)]
+    # A disparity may fall when the best-off language loses more: for it no choice is dominated.
+    prune = _everything if objective == "disparity" else _undominated
+    kept = [prune(own, size) for own, size in zip(losses, sizes, strict=True)]
     few = [own[rows] for own, rows in zip(losses, kept, strict=True)]
     few_sizes = [size[rows] for size, rows in zip(sizes, kept, strict=True)]
     limit = budget
@@ -68,6 +70,10 @@ def allocate(
         value=value,
         gap=max(0.0, value - bound) / max(abs(value), 1e-12),
     )
+
+
+def _everything(losses: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    return np.arange(len(losses))
 
 
 def _undominated(losses: np.ndarray, sizes: np.ndarray) -> np.ndarray:
