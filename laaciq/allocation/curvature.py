@@ -3,7 +3,7 @@
 To second order an error Δw raises a passage's loss by ½·(∇NLL·Δw)² on average, ∇NLL the gradient of the whole passage (Fisher information for
 the Hessian). Rounding errors of different weights are nearly independent, so that only squares remain: ½·Σ E[(∂NLL/∂w)²]·Δw², divided by the
 passage's tokens. The gradient is that of whole passages because errors at its tokens add up before they are squared: treating
-tokens as independent overrates value projections tenfold.
+tokens as independent overrates value projections by far.
 """
 
 from __future__ import annotations
