@@ -1,7 +1,7 @@
 """Ours against the peers at equal size: what the worst-off language loses, the disparity, the mean.
 
-    python benchmarks/frontier.py reference --english CORPUS/parallel/dev --test builtin,CORPUS/parallel/test --out DIR
-    python benchmarks/frontier.py gemma-3-270m.gguf --calibration TEXTS --test CORPUS/heldout --languages amh,yor,… --draws 2 --out DIR
+    python -m benchmarks.frontier reference --english CORPUS/parallel/dev --test builtin,CORPUS/parallel/test --out DIR
+    python -m benchmarks.frontier gemma-3-270m.gguf --calibration TEXTS --test CORPUS/heldout --languages amh,yor,… --draws 2 --out DIR
 
 Texts are 'builtin' or folders with a file a language. Peers run at their native settings (benchmarks/peers.txt names an environment for
 them), calibrated in English or in all languages on as many passages as ours; each is compared with our plan of its counted size, never above
