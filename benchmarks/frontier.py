@@ -31,9 +31,11 @@ from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import FULL_BITS, MeasureOptions, QuantizeOptions
+from laaciq.planning import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
+from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
@@ -45,6 +47,7 @@ RESAMPLES = 2000
 # Passages a language that ours is calibrated and validated on; the peers are calibrated on both.
 CALIBRATION, VALIDATION = 7, 4
 BITS_CLASSES = (4, 3)
+THEIR_GPTQ, OUR_GPTQ = "llmcompressor GPTQ 4 bits, all languages", "our GPTQ alone, 4 bits, all languages"
 # AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
 AWQ_PASSAGES = 64
 
@@ -173,6 +176,23 @@ class Draw:
             "seconds": seconds,
         }
 
+    def our_gptq(self) -> dict[str, object]:
+        """Second-order rounding alone, in the form and on the text of llmcompressor's: one pass, for its time."""
+        both = self.calibration.joined(self.validation)
+        options = QuantizeOptions(method="gptq", bits=4, group_size=128)
+        plan = make_plans(self.model.anatomy, options, self.profile, served_bound=MEASURE.served_bound).first
+        began = time.perf_counter()
+        layers = list(quantize_layers(self.model, plan, Calibration(self.profile, both, MEASURE)))
+        seconds = time.perf_counter() - began
+        simulate(self.model, self.twin, layers)
+        size = plan.size
+        return {
+            "block_bits": size.block_bits_per_weight,
+            "model_bits": size.model_bits_per_weight,
+            "nll": self.losses(self.twin),
+            "seconds": seconds,
+        }
+
     @cached_property
     def profile(self) -> Profile:
         return profile_model(self.model, self.calibration.spread(2), MEASURE, outlier_kurtosis=50.0)
@@ -194,6 +214,7 @@ class Draw:
         for contender in CONTENDERS:
             if only in contender.row and contender.texts != NONE:
                 self.keep(contender.row, partial(self.peer, contender))
+        self.keep(OUR_GPTQ, self.our_gptq)
         first = json.loads((self.out / "draw-0.json").read_text())
         for track in tracks:
             rows = [row for row in (first | self.rows).values() if "settings" in row]
@@ -331,6 +352,18 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
                 print(f"| {contender.row} | {' | '.join(_ratios(ours, peer, counts, draw))} |")
             for bits in BITS_CLASSES:
                 _headlines(bits, [p for p in pairs if p[0].bits == bits], counts, draw)
+    print_times(out, tests[0])
+
+
+def print_times(out: Path, test: str) -> None:
+    rows, _ = read_rows(out, test)
+    if THEIR_GPTQ not in rows:
+        return
+    theirs = rows[THEIR_GPTQ].seconds
+    print(f"\nTime over that of {THEIR_GPTQ} ({theirs:.1f} s):\n")
+    for name, row in rows.items():
+        if name == OUR_GPTQ or name.startswith("ours, blocks"):
+            print(f"- {name}: {row.seconds:.1f} s, {row.seconds / theirs:.2f}")
 
 
 def _match(rows: dict[str, Row], peers: list[Row], peer: Row, track: str) -> Row | None:

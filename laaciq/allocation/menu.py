@@ -22,6 +22,7 @@ class Storage(NamedTuple):
     bits: int
     group_size: int = 128
     keep: float = 0.0
+    rank: int = 0
 
     def applied(self, plan: TensorPlan) -> TensorPlan:
         return plan.model_copy(update=self._asdict())
@@ -30,7 +31,11 @@ class Storage(NamedTuple):
 _FEW = [Storage(b, g) for b, g in ((2, 64), (3, 128), (3, 64), (4, 128), (4, 64), (4, 32), (6, 128), (8, 128))]
 _MORE = [Storage(b, g) for b, g in ((2, 128), (2, 32), (3, 32), (4, 16), (6, 64))]
 _KEEPING = [Storage(b, 128, keep) for b in (3, 4) for keep in (0.5, 1.0)]
-MENUS: dict[Effort, list[Storage]] = {"fast": [*_FEW, Storage(16)], "full": [*_FEW, *_MORE, *_KEEPING, Storage(16)]}
+_CORRECTED = [Storage(b, 128, rank=rank) for b in (3, 4) for rank in (4, 16)]
+MENUS: dict[Effort, list[Storage]] = {
+    "fast": [*_FEW, Storage(16)],
+    "full": [*_FEW, *_MORE, *_KEEPING, *_CORRECTED, Storage(16)],
+}
 
 
 @dataclass(frozen=True)

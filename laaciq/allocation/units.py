@@ -53,6 +53,7 @@ def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> li
 
 def _applied(storage: Storage, tensor: TensorPlan, runtime: Runtime) -> TensorPlan:
     plan = storage.applied(tensor)
+    plan = plan.model_copy(update={"rank": min(plan.rank, *plan.shape)})
     # vLLM's kernels for 8 bits know no zero points.
     return plan.model_copy(update={"symmetric": True}) if runtime == "vllm" and plan.bits == 8 else plan
 
