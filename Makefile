@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: demo test check clean
 
 demo: .venv/.installed
-	$(BIN)/laaciq run --passages 16 --out demo
+	$(BIN)/laaciq run --passages 12 --out demo
 
 test: .venv/.installed-dev check
 	$(BIN)/python -m pytest -n 2

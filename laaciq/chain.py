@@ -381,7 +381,8 @@ def _announce(
     cost = estimate(folder, test.select(pending), device=place)
     require_memory(cost, place)
     done = len(test.languages) - len(pending)
-    progress.say(f"This takes {cost}." + (f" {done} languages are measured already." if done else ""))
+    before = " Planning comes before." if find_method(options.method).planned else ""
+    progress.say(f"Measuring takes {cost}.{before}" + (f" {done} languages are measured already." if done else ""))
 
 
 def _with_checkpoint(test: Texts, plans: PlanSet, progress: Silence) -> Texts:

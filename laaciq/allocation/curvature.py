@@ -36,12 +36,14 @@ class Curvature:
     pooled: int | None
     by_tensor: dict[str, torch.Tensor]
 
-    def losses(self, name: str, errors: torch.Tensor) -> np.ndarray:
-        """Expected ΔNLL a token by language, of squared errors (outputs, inputs)."""
+    def losses(self, name: str, errors: torch.Tensor, step: int = 1) -> np.ndarray:
+        """Expected ΔNLL a token by language, of squared errors (outputs, inputs): of all outputs, or of one in `step`, which stand for all."""
         inputs = errors.shape[1]
         width = self.pooled or inputs
         counts = pool(torch.ones(1, inputs, device=errors.device), width)
-        return torch.einsum("lop,op->l", self.by_tensor[name], pool(errors, width) / counts).double().cpu().numpy()
+        whole = self.by_tensor[name]
+        found = torch.einsum("lop,op->l", whole[:, ::step], pool(errors, width) / counts)
+        return (found * (whole.shape[1] / len(errors))).double().cpu().numpy()
 
 
 def measure_curvature(

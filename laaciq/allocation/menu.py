@@ -36,6 +36,8 @@ MENUS: dict[Effort, list[Storage]] = {
     "fast": [*_FEW, Storage(16)],
     "full": [*_FEW, *_MORE, *_KEEPING, *_CORRECTED, Storage(16)],
 }
+# Outputs of a tensor, evenly spread, whose errors stand for all.
+TRIED_OUTPUTS = 64
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,14 @@ def make_menu(
 def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: float) -> np.ndarray:
     if not plan.quantized:
         return np.zeros(len(curvature.languages))
+    step = max(1, len(matrix) // TRIED_OUTPUTS)
+    wanted = matrix.detach()[::step].float()
     # What weighs inputs needs text; errors by plain squares rank the ways alike.
-    nearest = plan.model_copy(update={"clip": "mse", "rounding": "nearest", "keep_by": "magnitude"})
-    wanted = matrix.detach().float()
+    nearest = plan.model_copy(
+        update={"shape": tuple(wanted.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
+    )
     errors = (quantize_matrix(wanted, nearest).dequantize(nearest) - wanted).square()
-    return (gain if plan.rounding == "second-order" else 1.0) * curvature.losses(plan.name, errors)
+    return (gain if plan.rounding == "second-order" else 1.0) * curvature.losses(plan.name, errors, step)
 
 
 def second_order_gain(moments: torch.Tensor) -> float:

@@ -52,7 +52,7 @@ class Thoroughness:
 
 
 EFFORTS: dict[Effort, Thoroughness] = {
-    "fast": Thoroughness(curvature=64, calibration=128, validation=128, probes=0, rounds=1, tuned=2, front=False),
+    "fast": Thoroughness(curvature=32, calibration=128, validation=128, probes=0, rounds=1, tuned=2, front=False),
     "full": Thoroughness(curvature=256, calibration=2000, validation=2000, probes=12, rounds=6, tuned=6, front=True),
 }
 # Sizes of the front's plans, in bits a weight.

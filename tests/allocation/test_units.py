@@ -31,7 +31,7 @@ def test_groups_that_do_not_divide_the_inputs_are_not_for_vllm():
 
 def test_ways_that_mean_the_same_stand_once():
     (unit,) = make_units([linear("a.weight", (8, 32))], MENUS["full"], "laaciq")
-    sizes = [(plan.bits, plan.group_inputs, plan.kept) for (plan,) in unit.choices]
+    sizes = [(plan.bits, plan.group_inputs, plan.kept, plan.rank) for (plan,) in unit.choices]
     assert len(sizes) == len(set(sizes))
 
 
