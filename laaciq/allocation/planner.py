@@ -218,6 +218,7 @@ def plan_model(
         languages=deciding,
         held_out=held_out,
         exchange=search.exchange.tolist(),
+        scale=search.menu.scale.tolist(),
         gap=search.gap,
         rounds=search.rounds,
         chosen=chosen,

@@ -28,7 +28,7 @@ class Measured(_Result):
 
 
 class Probe(_Result):
-    """A random plan: what was predicted for each language and what was measured."""
+    """A plan that predictions were put to scale by, random ones and the first: what was predicted for each language, and what was measured."""
 
     predicted: list[float]
     measured: Measured
@@ -65,7 +65,8 @@ class Planning(_Result):
 
     A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats a token, times `exchange`: what the loss rises by
     for a nat of it there. Divergence varies far less from passage to passage than the rise itself, so that rounds can be told apart on
-    few passages; how the two relate in a language hardly depends on the plan. `held_out` languages were shown to nothing here.
+    few passages; how the two relate in a language hardly depends on the plan. `scale` is what measured plans showed predictions to be worth,
+    by language. `held_out` languages were shown to nothing here.
     """
 
     version: Literal[1] = 1
@@ -75,6 +76,7 @@ class Planning(_Result):
     languages: list[str]
     held_out: list[str]
     exchange: list[float]
+    scale: list[float]
     gap: float
     rounds: list[Round]
     chosen: int

@@ -144,7 +144,7 @@ def _planning(planning: Planning) -> str:
         _figure(
             agreement_figure(planning),
             name="agreement",
-            caption="Predicted against measured loss of random plans, a dot a language and plan; on the line they agree.",
+            caption="Predicted against measured loss, a dot a language and plan; on the line they agree.",
             first=False,
         )
     ]

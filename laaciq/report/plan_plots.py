@@ -11,30 +11,25 @@ _ROWS = 14
 
 
 def agreement_figure(planning: Planning) -> go.Figure:
-    """Predicted against measured losses of the random plans and of the planned ones, on logarithmic axes."""
-    figure = go.Figure()
-    exchange = planning.exchange
-    pairs = [
-        (code, p, e * m)
+    """Predicted against measured losses, of the plans that predictions were put to scale by and of those that came after."""
+    codes, scale, exchange = planning.languages, planning.scale, planning.exchange
+    scaled_by = [
+        (code, s * p, e * m)
         for probe in planning.probes
-        for code, p, e, m in zip(
-            planning.languages, probe.predicted, exchange, probe.measured.divergence, strict=True
-        )
-    ]  # fmt: skip
-    planned = [
-        (code, p, m)
-        for own in planning.rounds
-        for code, p, m in zip(planning.languages, own.predicted, own.losses, strict=True)
+        for code, s, p, e, m in zip(codes, scale, probe.predicted, exchange, probe.measured.divergence, strict=True)
     ]
-    # Random plans were predicted before the languages' scales were known: one factor for all puts them on the same axis.
-    factor = sum(m for *_, m in pairs) / max(sum(p for _, p, _ in pairs), 1e-12)
-    figure.add_trace(_dots([(c, factor * p, m) for c, p, m in pairs], "random plans", GREY, "circle-open"))
-    figure.add_trace(_dots(planned, "planned", VERMILION, "circle"))
-    shown = [value for trace in figure.data for value in (*trace.x, *trace.y) if value > 0]
+    # The first round is one of the probes.
+    after = [
+        (code, p, m) for own in planning.rounds[1:] for code, p, m in zip(codes, own.predicted, own.losses, strict=True)
+    ]
+    figure = go.Figure()
+    figure.add_trace(_dots(scaled_by, "put to scale by", GREY, "circle-open"))
+    figure.add_trace(_dots(after, "predicted, then measured", VERMILION, "circle"))
+    shown = [value for _, *pair in (*scaled_by, *after) for value in pair if value > 0]
     ends = [min(shown, default=0.01), max(shown, default=1.0)]
     figure.add_trace(go.Scatter(x=ends, y=ends, mode="lines", line={"color": BLUE, "dash": "dot"}, name="equal"))
-    figure.update_xaxes(type="log", title={"text": "predicted, nats a token"})
-    figure.update_yaxes(type="log", title={"text": "measured, nats a token"})
+    figure.update_xaxes(type="log", title={"text": "predicted, nats a token"}, nticks=6)
+    figure.update_yaxes(type="log", title={"text": "measured, nats a token"}, nticks=6, automargin=True)
     return styled(figure, _ROWS)
 
 
@@ -48,7 +43,7 @@ def front_figure(planning: Planning) -> go.Figure:
     ):
         figure.add_trace(go.Scatter(x=sizes, y=values, mode="lines+markers", line={"color": colour}, name=name))
     figure.update_xaxes(title={"text": "bits a weight"})
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(type="log", nticks=6, automargin=True)
     return styled(figure, _ROWS)
 
 

@@ -260,8 +260,8 @@ def planning_sentences(planning: Planning) -> list[str]:
     worst = max(range(len(planning.languages)), key=lambda i: best.losses[i])
     said = [
         f"Bits were allocated for the objective '{planning.objective}' to within {100 * planning.gap:.1f} % of the optimum of the sensitivity "
-        f"model, which agrees with {len(planning.probes)} random plans that were measured: r = {number(agreement.r, 2)}, median error "
-        f"{percent(agreement.error)}.",
+        f"model. Over languages and the plans it was put to scale by ({len(planning.probes)}), predicted and measured losses have r = "
+        f"{number(agreement.r, 2)} and a median error of {percent(agreement.error)}.",
         f"Of {len(planning.rounds)} plans measured on validation text, number {planning.chosen + 1} was best; there the worst-off language, "
         f"{planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats a token. Test text decided nothing.",
     ]
