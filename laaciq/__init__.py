@@ -14,7 +14,8 @@ from laaciq import reference
 from laaciq.errors import LaaciqError
 
 if TYPE_CHECKING:
-    from laaciq.chain import evaluate, run
+    from laaciq.chain import run
+    from laaciq.comparison import evaluate
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
@@ -47,7 +48,7 @@ __all__ = [
 _LAZY = {
     "bench": "laaciq.speed",
     "check": "laaciq.gate",
-    "evaluate": "laaciq.chain",
+    "evaluate": "laaciq.comparison",
     "generate": "laaciq.serving",
     "plan": "laaciq.plans",
     "profile": "laaciq.inspection",

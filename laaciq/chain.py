@@ -1,4 +1,4 @@
-"""The whole chain: `run` plans, quantizes, evaluates and reports; `evaluate` measures a model that somebody else quantized."""
+"""The whole chain: `run` plans, quantizes, evaluates and reports."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ from laaciq.engine.estimate import estimate, require_memory
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Silence
 from laaciq.engine.store import RunFolder, key_of
-from laaciq.errors import BadOption
-from laaciq.evaluation import Evaluation, Measurement, evaluate_measurements, measure
+from laaciq.evaluation import Evaluation, Measurement, evaluate_measurements
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.measurement import measure_each
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
 from laaciq.options import (
-    BITS,
-    BUILTIN,
-    FULL_BITS,
     OUTLIER_KURTOSIS,
     REFERENCE,
     MeasureOptions,
@@ -35,17 +31,16 @@ from laaciq.options import (
     RunOptions,
 )
 from laaciq.planning import Plan, PlanSet, find_method
+from laaciq.planning.description import describe
 from laaciq.planning.screening import Screening, screen_profile
-from laaciq.planning.strategy import served_languages
+from laaciq.planning.usual_default import usual_default
 from laaciq.plans import decide, needs_text, plan_fingerprint, profiled_texts
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
-from laaciq.quantization.switch import speaking
 from laaciq.quantization.twins import Twins
 from laaciq.report import html_report, markdown_report
 
-ENGLISH = "eng"
 # Where what is measured of today's default lies in a run's folder.
 BASELINE = "baseline/"
 
@@ -166,26 +161,6 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     return result
 
 
-def usual_default(options: RunOptions, profile: Profile) -> QuantizeOptions | None:
-    """What people would use at the size of a planned method: GPTQ on a symmetric grid, calibrated in English. None where it is not asked
-    for, or the model does not serve English."""
-    if not (options.baseline and options.plan is None and find_method(options.method).planned):
-        return None
-    if ENGLISH not in served_languages(profile, options.served_bound, None):
-        return None
-    bits, group_size = options.bits, options.group_size
-    if options.budget is not None and options.budget_for == "blocks":
-        bits, group_size = plain_grid(options.budget)
-    return QuantizeOptions(method="gptq", calibrate=(ENGLISH,), bits=bits, group_size=group_size)
-
-
-def plain_grid(budget: float) -> tuple[int, int]:
-    """Bits and group size of the largest symmetric grid within a budget of bits a weight."""
-    sizes = {(b, g): b + FULL_BITS / g for b in BITS for g in (16, 32, 64, 128)}
-    within = [own for own in sizes if sizes[own] <= budget + 1e-9]
-    return max(within, key=lambda own: (sizes[own], own[0])) if within else (BITS[0], 128)
-
-
 @dataclass
 class _Arm:
     """One way to quantize: its plans, the checkpoints that were written, and the keys of its measurements by language. `name` leads all its
@@ -291,66 +266,6 @@ class _Chain:
         return Decided(plans=plans, planning=planning)
 
 
-def evaluate(
-    checkpoint: str | Path,
-    *,
-    against: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
-    device: str = "auto",
-    progress: Silence | None = None,
-    **options: object,
-) -> Evaluation:
-    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; see `MeasureOptions`."""
-    progress = progress or Silence()
-    asked = MeasureOptions.of(**options)
-    original_folder = find_model(against)
-    test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
-    require_memory(estimate(original_folder, test, device=pick_device(device)), pick_device(device))
-    folder = find_model(checkpoint)
-    original, quantized = load(original_folder, device=device), load(folder, device=device)
-    _require_same_tokens(original, quantized)
-    with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
-        measurements = []
-        for code, passages in test.by_language.items():
-            with speaking(quantized, code):
-                measurements.append(measure(original, quantized, passages, asked, advance=advance))
-    return evaluate_measurements(
-        measurements,
-        original=original_folder.name,
-        quantized=str(checkpoint),
-        texts=test.name,
-        parallel=test.parallel,
-        served_bound=asked.served_bound,
-        seed=asked.seed,
-    )
-
-
-def describe(plans: PlanSet) -> str:
-    """In one line: what differs between tensors is told as a list."""
-    plan = plans.first
-    first = plan.tensors[0]
-    quantized = [tensor for tensor in plan.in_blocks if tensor.quantized]
-    groups = dict.fromkeys(str(tensor.group_size) for tensor in quantized)
-    extras = [f"calibrated in {plan.languages[0]}"] if len(plan.languages) == 1 else []
-    extras += [f"{first.keep:g} % kept"] if first.keep else []
-    extras += [f"rank {first.rank}"] if first.rank else []
-    extras += [f"embeddings {plan.token_matrices[0].bits} bits"] if plan.token_matrices else []
-    extras += [f"tuned for {plan.tuned} epochs"] if plan.tuned else []
-    extras += [f"{len(plan.tables)} tables"] if plan.tables else []
-    extras += [f"{len(plans.plans)} checkpoints"] if len(plans.plans) > 1 else []
-    return ", ".join(
-        [
-            plan.method,
-            f"{' and '.join(map(str, sorted({tensor.bits for tensor in plan.in_blocks})))} bits",
-            "symmetric" if first.symmetric else "affine",
-            f"group {' and '.join(groups)}" if groups else "nothing quantized",
-            *extras,
-            f"{plan.size.block_bits_per_weight:.2f} bits a weight",
-        ]
-    )
-
-
 def _measured(arm: str, code: str) -> str:
     """Where a language's measurement lies."""
     return f"{arm}measurements/{code}.json"
@@ -421,17 +336,3 @@ def _numeric_noise(
             return numeric_noise(original.model, test, asked, advance=advance)
 
     return store.result("numeric_noise.json", NumericNoise, key_of("numeric noise", keys), compute)
-
-
-def _require_same_tokens(original: LanguageModel, quantized: LanguageModel) -> None:
-    probe = "Habari, 世界! नमस्ते 123"
-    if original.kind != quantized.kind:
-        raise BadOption(
-            f"{quantized.folder.name} is {quantized.kind}, {original.folder.name} is {original.kind}: no pair"
-        )
-    ids = [m.tokenizer(probe, add_special_tokens=False)["input_ids"] for m in (original, quantized)]
-    if ids[0] != ids[1]:
-        raise BadOption(
-            f"{quantized.folder.name} and {original.folder.name} have different tokenizers: they are no pair; "
-            f"give the model that it was made from with --against"
-        )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laaciq
-from laaciq.allocation.planner import user_weights
+from laaciq.allocation.steps import user_weights
 from laaciq.errors import BadOption
 from tests.tiny import save_tiny
 

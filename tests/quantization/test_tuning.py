@@ -169,7 +169,7 @@ def test_a_new_process_loads_what_was_simulated(tmp_path):
     simulate(model, simulated, layers, others=others)
     with torch.inference_mode():
         expected = simulated.module(torch.arange(5, 25)[None]).logits
-    torch.testing.assert_close(torch.load(tmp_path / "logits"), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.load(tmp_path / "logits", weights_only=True), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_language_with_more_weight_gains_more(tmp_path):
