@@ -41,7 +41,8 @@ def twin(model, folder):
 
 
 def logits(model):
-    asked = {"input_ids": IDS} | ({"decoder_input_ids": IDS} if model.kind == "encoder-decoder" else {})
+    ids = IDS.to(model.device)
+    asked = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
     with torch.inference_mode():
         return model.module(**asked).logits
 
