@@ -44,8 +44,6 @@ from laaciq.stats.bootstrap import document_counts, percentile_interval, resampl
 MEASURE = MeasureOptions()
 ENGLISH, ALL, NONE = "English", "all languages", "none"
 RESAMPLES = 2000
-# Passages a language that ours is calibrated and validated on; the peers are calibrated on both.
-CALIBRATION, VALIDATION = 7, 4
 BITS_CLASSES = (4, 3)
 THEIR_GPTQ, OUR_GPTQ = "llmcompressor GPTQ 4 bits, all languages", "our GPTQ alone, 4 bits, all languages"
 # AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
@@ -118,6 +116,13 @@ class Draw:
         """NLL of every passage, languages one after the other, by test."""
         return {name: nll_by_passage(model, prepared).tolist() for name, prepared in self.prepared.items()}
 
+    def measured(self) -> dict[str, object]:
+        """Of the quantized twin. The error of its weights is ‖Ŵ − W‖ / ‖W‖ over the blocks' linear layers."""
+        matrices, quantized = self.model.anatomy.matrices, self.twin.anatomy.matrices
+        error = sum(float((quantized[name] - matrices[name]).square().sum()) for name in self.linears)
+        size = sum(float(matrices[name].square().sum()) for name in self.linears)
+        return {"nll": self.losses(self.twin), "weight_error": (error / size) ** 0.5}
+
     def original(self) -> dict[str, object]:
         tokens = {
             name: [sum(len(s.targets) for s in passage.sequences) for passage in prepared]
@@ -152,7 +157,7 @@ class Draw:
             "settings": peer.settings,
             "block_bits": block_bits / self.block_weights,
             "model_bits": (block_bits + FULL_BITS * (self.all_weights - self.block_weights)) / self.all_weights,
-            "nll": self.losses(self.twin),
+            **self.measured(),
             "seconds": seconds,
         }
 
@@ -170,7 +175,7 @@ class Draw:
         return {
             "block_bits": size.block_bits_per_weight,
             "model_bits": size.model_bits_per_weight,
-            "nll": self.losses(self.twin),
+            **self.measured(),
             "rounds": [own.value for own in found.rounds],
             "agreement": found.agreement.model_dump(),
             "seconds": seconds,
@@ -189,7 +194,7 @@ class Draw:
         return {
             "block_bits": size.block_bits_per_weight,
             "model_bits": size.model_bits_per_weight,
-            "nll": self.losses(self.twin),
+            **self.measured(),
             "seconds": seconds,
         }
 
@@ -246,11 +251,13 @@ def work(asked: argparse.Namespace, number: int, *, textless: bool = False) -> N
     names = asked.languages.split(",") if asked.languages else served(model, known)
     known = known.select(names)
     random = np.random.default_rng(number)
-    chosen = random.permutation(min(len(own) for own in known.by_language.values()))[: CALIBRATION + VALIDATION]
+    chosen = random.permutation(min(len(own) for own in known.by_language.values()))[
+        : asked.calibrating + asked.validating
+    ]
     part = known.at(chosen.tolist())
     english = list(calibration_texts(asked.calibration)[language("eng").code].texts)
     english += list(read_texts(asked.english)["eng"].texts) if asked.english else []
-    count = (CALIBRATION + VALIDATION) * len(names)
+    count = len(chosen) * len(names)
     tests = {}
     for test in asked.test.split(","):
         whole = read_split("builtin").test if test == "builtin" else read_texts(test)
@@ -258,7 +265,7 @@ def work(asked: argparse.Namespace, number: int, *, textless: bool = False) -> N
         tests[Path(test).name] = whole.select(there).spread(asked.passages)
     draw = Draw(
         number, asked.out, model, twin_of(model),
-        part.at(range(CALIBRATION)), part.at(range(CALIBRATION, CALIBRATION + VALIDATION)),
+        part.at(range(asked.calibrating)), part.at(range(asked.calibrating, len(chosen))),
         [english[i] for i in random.permutation(len(english))[:count]], tests, asked.effort,
     )  # fmt: skip
     if textless:
@@ -352,7 +359,16 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
                 print(f"| {contender.row} | {' | '.join(_ratios(ours, peer, counts, draw))} |")
             for bits in BITS_CLASSES:
                 _headlines(bits, [p for p in pairs if p[0].bits == bits], counts, draw)
+    print_weight_errors(out)
     print_times(out, tests[0])
+
+
+def print_weight_errors(out: Path) -> None:
+    first = json.loads((out / "draw-0.json").read_text())
+    print("\nError of the blocks' weights against the source, ‖Ŵ − W‖ / ‖W‖, first draw:\n")
+    for name, row in first.items():
+        if "weight_error" in row:
+            print(f"- {name}: {row['weight_error']:.4f}")
 
 
 def print_times(out: Path, test: str) -> None:
@@ -429,7 +445,9 @@ def main() -> None:
     parser.add_argument("--languages", default="", help="with commas between; those that are served")
     parser.add_argument("--test", default="builtin", help="texts, with commas between")
     parser.add_argument("--tracks", default="blocks,model")
-    parser.add_argument("--passages", type=int, default=60, help="test passages a language")
+    parser.add_argument("--passages", type=int, default=60, help="test passages a language, at most")
+    parser.add_argument("--calibrating", type=int, default=7, help="passages a language that ours is calibrated on")
+    parser.add_argument("--validating", type=int, default=4, help="and validated on; the peers are calibrated on both")
     parser.add_argument("--effort", default="fast")
     parser.add_argument("--rows", default="", help="only peers whose name contains this")
     parser.add_argument("--print", action="store_true", help="only print what is there")

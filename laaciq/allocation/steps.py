@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ceil
 from typing import TypeVar
 
 import numpy as np
@@ -33,11 +34,12 @@ Kept = TypeVar("Kept", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """Passages for curvature, calibration and validation, of all languages together; random plans, rounds of minimax, epochs of tuning."""
+    """Passages for curvature and validation, and calibration tokens for every input of the widest layer, of all languages together; random
+    plans, rounds of minimax, epochs of tuning."""
 
     curvature: int
-    calibration: int
     validation: int
+    tokens: int
     probes: int
     rounds: int
     tuned: int
@@ -45,8 +47,8 @@ class Thoroughness:
 
 
 EFFORTS: dict[Effort, Thoroughness] = {
-    "fast": Thoroughness(curvature=32, calibration=128, validation=128, probes=0, rounds=1, tuned=2, front=False),
-    "full": Thoroughness(curvature=256, calibration=2000, validation=2000, probes=12, rounds=6, tuned=6, front=True),
+    "fast": Thoroughness(curvature=32, validation=128, tokens=14, probes=0, rounds=1, tuned=2, front=False),
+    "full": Thoroughness(curvature=256, validation=2000, tokens=224, probes=12, rounds=6, tuned=6, front=True),
 }
 
 
@@ -96,6 +98,14 @@ class Planner:
         """Of each language."""
         return -(-passages // len(self.languages))
 
+    @cached_property
+    def calibration_passages(self) -> int:
+        """Of each language. Second moments of many inputs need many tokens: with fewer than inputs they say nothing of most directions."""
+        widest = max(linear.shape[1] for linear in self.model.anatomy.linears)
+        seen = [text for own in self.calibration.texts.spread(4).by_language.values() for text in own.texts]
+        tokens = sum(map(len, self.model.tokenizer(seen, add_special_tokens=False)["input_ids"])) / len(seen)
+        return self.share(ceil(self.thoroughness.tokens * widest / max(tokens, 1)))
+
     def menu(self) -> Menu:
         """Predicted losses, not yet to scale."""
         units = make_units(self.tensors, MENUS[self.options.effort], self.options.runtime)
@@ -116,7 +126,7 @@ class Planner:
 
     def _gains(self) -> dict[str, float]:
         gains: dict[str, float] = {}
-        few = replace(self.calibration, texts=self.calibration.texts.spread(self.share(self.thoroughness.calibration)))
+        few = replace(self.calibration, texts=self.calibration.texts.spread(self.calibration_passages))
         for part in moment_parts(list(self.model.anatomy.linears)):
             moments = few.second_moments(self.model, part, self.languages)
             gains |= {name: second_order_gain(seen) for name, seen in moments.items()}
@@ -148,7 +158,7 @@ class Planner:
             tensors=tensors,
             size=count_size(tensors, self.model.anatomy),
             weights=weights,
-            passages=self.share(self.thoroughness.calibration),
+            passages=self.calibration_passages,
             predicted=expected,
         )
 
