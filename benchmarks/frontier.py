@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from laaciq.allocation.planner import plan_model
 from laaciq.corpus import Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
+from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import FULL_BITS, MeasureOptions, QuantizeOptions
 from laaciq.planning import make_plans
@@ -45,6 +47,8 @@ MEASURE = MeasureOptions()
 ENGLISH, ALL, NONE = "English", "all languages", "none"
 RESAMPLES = 2000
 BITS_CLASSES = (4, 3)
+# In ΔNLL.
+COLLAPSED = math.log(COLLAPSE_FACTOR)
 THEIR_GPTQ, OUR_GPTQ = "llmcompressor GPTQ 4 bits, all languages", "our GPTQ alone, 4 bits, all languages"
 # AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
 AWQ_PASSAGES = 64
@@ -312,7 +316,10 @@ class Row:
 
 STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "worst": lambda loss: loss.max(-1),
-    "disparity": lambda loss: np.expm1(loss.max(-1)) - np.expm1(loss.min(-1)),
+    # Of a collapsed language no ratio is quoted.
+    "disparity": lambda loss: np.where(
+        loss.max(-1) > COLLAPSED, np.inf, np.expm1(loss.max(-1)) - np.expm1(loss.min(-1))
+    ),
     "mean": lambda loss: loss.mean(-1),
 }
 
@@ -345,7 +352,8 @@ def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
         for track in tracks:
             print(f"\n### Test text: {test}; size of {'the blocks' if track == 'blocks' else 'the whole model'}\n")
             print(
-                "| method | bits a weight | worst ΔNLL | disparity | mean ΔNLL | seconds |\n|---|---:|---:|---:|---:|---:|"
+                "| method | bits a weight | worst ΔNLL | collapsed | disparity | mean ΔNLL | seconds |\n"
+                "|---|---:|---:|---:|---:|---:|---:|"
             )
             there = [c for c in CONTENDERS if c.row in rows]
             peers = [rows[c.row] for c in there]
@@ -392,9 +400,8 @@ def _table_row(name: str, row: Row, track: str, languages: list[str], counts: np
     resampled, here = row.resampled(counts, draw), row.per_language
     cells = []
     for statistic, of in STATISTICS.items():
-        low, high = percentile_interval(of(resampled))
-        named = f" {languages[int(here.argmax())]}" if statistic == "worst" else ""
-        cells.append(f"{float(of(here)):.3f} [{low:.3f}, {high:.3f}]{named}")
+        named = f" {languages[int(here.argmax())]} | {(here > COLLAPSED).sum()}" if statistic == "worst" else ""
+        cells.append(_interval(float(of(here)), of(resampled), 3) + named)
     size = row.block_bits if track == "blocks" else row.model_bits
     return f"| {name} | {size:.3f} | {' | '.join(cells)} | {row.seconds:.0f} |"
 
@@ -404,9 +411,15 @@ def _ratios(ours: Row, peer: Row, counts: np.ndarray, draw: np.ndarray) -> list[
     cells = []
     for of in STATISTICS.values():
         value = float(of(ours.per_language) / of(peer.per_language))
-        low, high = percentile_interval(of(mine) / of(theirs))
-        cells.append(f"{value:.2f} [{low:.2f}, {high:.2f}]")
+        cells.append(_interval(value, of(mine) / of(theirs), 2))
     return cells
+
+
+def _interval(value: float, resampled: np.ndarray, decimals: int) -> str:
+    if math.isinf(value):
+        return "∞"
+    low, high = percentile_interval(resampled)
+    return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
 
 
 def _headlines(bits: int, pairs: list[tuple[Contender, Row, Row]], counts: np.ndarray, draw: np.ndarray) -> None:
@@ -422,12 +435,9 @@ def _headlines(bits: int, pairs: list[tuple[Contender, Row, Row]], counts: np.nd
         for (name, of), aim in zip(STATISTICS.items(), aims, strict=True):
             contender, peer, ours = min(chosen, key=lambda p: float(of(p[1].per_language)))
             mine, theirs = of(ours.per_language), of(peer.per_language)
-            low, high = percentile_interval(of(ours.resampled(counts, draw)) / of(peer.resampled(counts, draw)))
+            ratio = _interval(mine / theirs, of(ours.resampled(counts, draw)) / of(peer.resampled(counts, draw)), 2)
             verdict = "reached" if mine / theirs <= aim else "missed"
-            print(
-                f"- {name}: {mine / theirs:.2f} [{low:.2f}, {high:.2f}] of {contender.row} ({theirs:.3f}); "
-                f"the aim of {aim:g} is {verdict}."
-            )
+            print(f"- {name}: {ratio} of {contender.row} ({theirs:.3f}); the aim of {aim:g} is {verdict}.")
 
 
 def main() -> None:
