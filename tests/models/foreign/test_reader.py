@@ -87,7 +87,7 @@ def test_rounded_activations_are_not_passed_over_in_silence(checkpoint):
 
 
 def test_groups_in_the_order_of_activations(checkpoint):
-    """`weight_g_idx`, which compressed-tensors wrote until 0.18: an input takes the scale of the group that it points to."""
+    """`weight_g_idx`, which older versions of compressed-tensors wrote: an input takes the scale of the group that it points to."""
     folder = checkpoint("compressed-tensors-packed")
     before = load(find_model(folder)).module.model.layers[0].self_attn.v_proj.weight
     groups = torch.arange(64, dtype=torch.int32) // 32
@@ -96,6 +96,14 @@ def test_groups_in_the_order_of_activations(checkpoint):
     scales = load_file(folder / WEIGHTS)["model.layers.0.self_attn.v_proj.weight_scale"].float()
     # Symmetric: no zero point moves. The product of three float32 numbers is within a few roundings.
     torch.testing.assert_close(after, before * (scales.flip(1) / scales)[:, groups], rtol=1e-6, atol=0)
+
+
+def test_bytes_under_the_name_of_another_type(checkpoint):
+    """`bnb_4bit_quant_storage`."""
+    folder = checkpoint("bitsandbytes-fp4")
+    before = logits(load(find_model(folder)))
+    edit(folder, lambda t: t.update({f"{Q}.weight": t[f"{Q}.weight"].flatten().view(torch.bfloat16)[:, None]}))
+    assert torch.equal(logits(load(find_model(folder))), before)
 
 
 def test_the_first_matching_pattern_counts(checkpoint):
