@@ -13,7 +13,12 @@ from laaciq.options import BUILTIN, MeasureOptions
 
 @shared.options_of(MeasureOptions)
 def evaluate(
-    checkpoint: Annotated[str, typer.Argument(help="The quantized model, made by anyone: what transformers loads.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="The quantized model, made by anyone: ours, GPTQ, AWQ, bitsandbytes, compressed-tensors, GGUF."
+        ),
+    ],
     against: Annotated[str, typer.Option(help="The original model.")],
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,

@@ -17,6 +17,8 @@ from laaciq.models import ModelFolder
 _BYTES_PER_TOKEN = 3.0
 # Attention, norms, softmax and memory traffic beside the matrix products of the weights.
 _OVERHEAD = 1.8
+# Weights in an integer, at 4 bits each; quantized checkpoints hold codes in these types, others hold hardly any of them.
+_PACKED = {"I32": 8, "U8": 2}
 # Interpreter, libraries, activations and logits.
 _BASE_BYTES = 900 * 2**20
 
@@ -50,7 +52,7 @@ def require_memory(cost: Cost, device: torch.device) -> None:
 
 
 def _parameter_count(folder: ModelFolder) -> int:
-    """From the headers alone; for other files a guess, 4 bits a weight in GGUF and 16 elsewhere."""
+    """From the headers alone, of packed codes a guess of 4 bits a weight; for other files a guess, 4 bits in GGUF and 16 elsewhere."""
     count = 0
     for path in folder.weight_files:
         if path.suffix != ".safetensors":
@@ -58,7 +60,9 @@ def _parameter_count(folder: ModelFolder) -> int:
             continue
         try:
             with safe_open(path, framework="pt") as file:
-                count += sum(torch.Size(file.get_slice(name).get_shape()).numel() for name in file.keys())  # noqa: SIM118
+                for name in file.keys():  # noqa: SIM118
+                    header = file.get_slice(name)
+                    count += torch.Size(header.get_shape()).numel() * _PACKED.get(header.get_dtype(), 1)
         except (SafetensorError, OSError) as error:
             raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None
     return count

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -49,6 +51,14 @@ class ModelFolder:
         return files
 
     @property
+    def quantization(self) -> dict[str, Any] | None:
+        """What config.json says of how the weights are quantized; None where they are not, and for GGUF."""
+        found = None if self.gguf_file else _read_json(self.path / "config.json").get("quantization_config")
+        if found is not None and not isinstance(found, dict):
+            raise BrokenModel(f"{self.path / 'config.json'} has a quantization_config that is no table: copy it again")
+        return found
+
+    @property
     def fingerprint(self) -> str:
         """Changes when any file of the model changes."""
         digest = hashlib.sha256()
@@ -79,21 +89,45 @@ def find_model(source: str | Path) -> ModelFolder:
 def stream_tensors(folder: ModelFolder) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor of a safetensors model, one at a time, mapped and not copied, without building the model."""
     for path in folder.weight_files:
-        if path.suffix != ".safetensors":
-            raise BrokenModel(f"{path} cannot be streamed: convert the model to safetensors first")
-        try:
-            with safe_open(path, framework="pt") as file:
-                names = list(file.keys())[::-1]
-            while names:
-                mapped = 0
-                with safe_open(path, framework="pt") as file:
-                    while names and mapped < _MAPPED_BYTES:
-                        name = names.pop()
-                        tensor = file.get_tensor(name)
-                        mapped += tensor.nbytes
-                        yield name, tensor
-        except (SafetensorError, OSError) as error:
-            raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None
+        with _opened(path) as file:
+            names = list(file.keys())[::-1]
+        while names:
+            mapped = 0
+            with _opened(path) as file:
+                while names and mapped < _MAPPED_BYTES:
+                    name = names.pop()
+                    tensor = file.get_tensor(name)
+                    mapped += tensor.nbytes
+                    yield name, tensor
+
+
+def tensor_files(folder: ModelFolder) -> dict[str, Path]:
+    """The file of every tensor of a safetensors model."""
+    where: dict[str, Path] = {}
+    for path in folder.weight_files:
+        with _opened(path) as file:
+            where |= dict.fromkeys(file.keys(), path)
+    return where
+
+
+def read_tensors(where: Mapping[str, Path], names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Some tensors by name, mapped and not copied."""
+    found = {}
+    for name in names:
+        with _opened(where[name]) as file:
+            found[name] = file.get_tensor(name)
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    if path.suffix != ".safetensors":
+        raise BrokenModel(f"{path} cannot be streamed: convert the model to safetensors first")
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None
 
 
 def _download(name: str) -> Path:

@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from transformers.models.auto import modeling_auto
 
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.folder import ModelFolder
+from laaciq.models.foreign import Format, find_format, missing_library, read_weights
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -63,31 +64,63 @@ class LanguageModel:
 def load(
     folder: ModelFolder, *, device: str = "auto", dtype: torch.dtype | None = None, trust_remote_code: bool = False
 ) -> LanguageModel:
-    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the checkpoint's own type."""
+    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the checkpoint's own type.
+
+    What another library quantized comes as a plain model with the weights that its codes mean.
+    """
     place = pick_device(device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if folder.gguf_file is not None:
         options["gguf_file"] = folder.gguf_file
     folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
+    settings = folder.quantization
+    form = find_format(settings)
+    hint = "" if form else missing_library(settings)
     with _quiet():
         try:
             config = AutoConfig.from_pretrained(folder.path, **options)
             kind = _kind(config)
             own = torch.float32 if place.type == "cpu" else "auto"
-            module, info = _AUTO_CLASS[kind].from_pretrained(
-                folder.path, dtype=dtype or own, output_loading_info=True, **options
-            )
+            if form is None:
+                module, info = _AUTO_CLASS[kind].from_pretrained(
+                    folder.path, dtype=dtype or own, output_loading_info=True, **options
+                )
+            else:
+                module, info = _dequantized(folder, form, config, dtype or own, trust_remote_code=trust_remote_code)
             tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
         except BrokenModel:
             raise
         except Exception as error:  # transformers and its libraries raise whatever they like on a broken folder
             reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(f"{folder.name} does not load ({type(error).__name__}: {reason})") from error
+            raise BrokenModel(f"{folder.name} does not load ({type(error).__name__}: {reason}){hint}") from error
     if missing := sorted(info["missing_keys"]):
-        raise BrokenModel(f"{folder.name} is half-written: {len(missing)} tensors are missing, {missing[0]} first")
+        raise BrokenModel(
+            f"{folder.name} is half-written: {len(missing)} tensors are missing, {missing[0]} first{hint}"
+        )
     check_finite(module, folder.name)
     module.eval().requires_grad_(False)
+    for note in form.notes if form else ():
+        warnings.warn(f"{folder.name}: {note}", stacklevel=2)
     return LanguageModel(folder, kind, module.to(place), tokenizer)
+
+
+def _dequantized(
+    folder: ModelFolder, form: Format, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
+) -> tuple[Any, dict[str, Any]]:
+    """The model as if it had never been quantized, and transformers' account of what it found."""
+    if not isinstance(dtype, torch.dtype):
+        dtype = config.dtype or torch.float16
+    del config.quantization_config
+    with torch.device("meta"):
+        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, trust_remote_code=trust_remote_code)
+    weights = read_weights(folder, form, skeleton, dtype)
+    # Tensors of the right type become parameters as they are: no second copy.
+    module, info = type(skeleton).from_pretrained(
+        None, config=config, state_dict=weights, dtype=dtype, output_loading_info=True
+    )
+    if (folder.path / "generation_config.json").exists():
+        module.generation_config = GenerationConfig.from_pretrained(folder.path)
+    return module, info
 
 
 def pick_device(device: str) -> torch.device:

@@ -94,10 +94,11 @@ def profile_model(
 
 
 def _scan(model: LanguageModel, progress: Silence) -> dict[str, WeightStatistics]:
-    """By parameter name: from the files where they name it so, else (GGUF, renamed tensors) from the loaded model."""
+    """By parameter name: from the files where they name it so, else (GGUF, renamed or quantized tensors) from the loaded model."""
     parameters = {name: p for name, p in model.module.named_parameters() if p.ndim > 1}
     scanned: dict[str, WeightStatistics] = {}
-    if all(path.suffix == ".safetensors" for path in model.folder.weight_files):
+    readable = all(path.suffix == ".safetensors" for path in model.folder.weight_files)
+    if readable and model.folder.quantization is None:
         size = sum(path.stat().st_size for path in model.folder.weight_files)
         with progress.stage("scanning weights, bytes", size) as advance:
             scanned = scan_weights(model.folder, advance=advance)

@@ -1,0 +1,132 @@
+"""A checkpoint of another library as plain tensors, layer by layer; nothing in it is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from laaciq.errors import BrokenModel
+from laaciq.models.folder import ModelFolder, read_tensors, tensor_files
+from laaciq.models.foreign.awq import Awq
+from laaciq.models.foreign.bitsandbytes import BitsAndBytes
+from laaciq.models.foreign.compressed_tensors import CompressedTensors
+from laaciq.models.foreign.gptq import Gptq
+from laaciq.models.foreign.parts import REMEDY, Parts
+
+# What transformers needs for the methods that it knows and we do not read ourselves, where the package is called otherwise.
+_LIBRARIES = {
+    "quanto": "optimum-quanto",
+    "higgs": "flute-kernel",
+    "fbgemm_fp8": "fbgemm-gpu",
+    "quark": "amd-quark",
+    "spqr": "spqr_quant",
+    "mxfp4": "kernels and triton",
+}
+
+
+class Format(Protocol):
+    """How one library stores a quantized layer: in tensors of the layer's name with one of `own_parts`, or of `shared_parts`, behind it.
+
+    `shared_parts` are parts of other layers too, and belong to a quantized one if it has any of `own_parts`. `notes` is what the user must
+    know of a model that is measured by its weights.
+    """
+
+    own_parts: tuple[str, ...]
+    shared_parts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def weights(self, parts: Parts) -> torch.Tensor: ...
+
+
+def find_format(settings: Mapping[str, Any] | None) -> Format | None:
+    """By the `quantization_config` of config.json; None for no quantization, our own, or one that is left to transformers."""
+    if settings is None:
+        return None
+    # The first checkpoints of bitsandbytes did not say whose they were.
+    is_bitsandbytes = bool(settings.get("load_in_4bit") or settings.get("load_in_8bit"))
+    match settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None):
+        case "gptq":
+            return Gptq(settings)
+        case "awq":
+            return Awq(settings)
+        case "bitsandbytes":
+            return BitsAndBytes(settings)
+        case "compressed-tensors":
+            return CompressedTensors(settings)
+    return None
+
+
+def missing_library(settings: Mapping[str, Any] | None) -> str:
+    """A hint for the message that a model does not load: what transformers would need for a format that we do not read."""
+    method = (settings or {}).get("quant_method")
+    if not isinstance(method, str):
+        return ""
+    return f"; it is quantized by {method}, which transformers reads with {_LIBRARIES.get(method, method)} installed"
+
+
+def read_weights(folder: ModelFolder, form: Format, skeleton: nn.Module, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """All tensors under the names that a model that was never quantized would have. `skeleton` is that model, without memory for weights.
+
+    Scales lie far from their codes in a file: what belongs to a layer is fetched together, so that one layer at a time is in memory twice.
+    """
+    where = tensor_files(folder)
+    found: dict[str, torch.Tensor] = {}
+    for layer, names in _layers(where, form).items():
+        tensors = read_tensors(where, names)
+        if names == [layer]:
+            found[layer] = _plain(layer, tensors[layer], dtype)
+            continue
+        module = _module(skeleton, layer)
+        stored = {name.removeprefix(f"{layer}."): tensor for name, tensor in tensors.items()}
+        weights = form.weights(Parts(layer, stored, nn.Linear if module is None else type(module)))
+        found[f"{layer}.weight"] = _fitting(weights, module, layer).to(dtype).contiguous()
+    return found
+
+
+def _layers(names: Iterable[str], form: Format) -> dict[str, list[str]]:
+    """Names of tensors by quantized layer; a tensor that belongs to none stands under its own name."""
+    names = list(names)
+    quantized = {layer for name in names if (layer := _layer_of(name, form.own_parts))}
+    layers: dict[str, list[str]] = {}
+    for name in names:
+        layer = _layer_of(name, form.own_parts) or _layer_of(name, form.shared_parts)
+        layers.setdefault(layer if layer in quantized else name, []).append(name)
+    return layers
+
+
+def _layer_of(name: str, parts: Iterable[str]) -> str:
+    return next((name.removesuffix(f".{part}") for part in parts if name.endswith(f".{part}")), "")
+
+
+def _module(skeleton: nn.Module, layer: str) -> nn.Module | None:
+    """None where transformers stores the layer otherwise than the checkpoint (experts); with or without the base model's name in front."""
+    prefix = f"{getattr(skeleton, 'base_model_prefix', '')}."
+    for name in (layer, f"{prefix}{layer}", layer.removeprefix(prefix)):
+        try:
+            return skeleton.get_submodule(name)
+        except AttributeError:
+            continue
+    return None
+
+
+def _fitting(weights: torch.Tensor, module: nn.Module | None, layer: str) -> torch.Tensor:
+    """As the module holds it: GPT-2's is (inputs, outputs)."""
+    if module is None:
+        return weights
+    weights = weights.t() if isinstance(module, Conv1D) else weights
+    expected = module.get_parameter("weight").shape
+    if weights.shape != expected:
+        raise BrokenModel(f"{layer} unpacks to {tuple(weights.shape)}, the model wants {tuple(expected)}: {REMEDY}")
+    return weights
+
+
+def _plain(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if tensor.is_floating_point():
+        return tensor.to(dtype, copy=True)
+    if name.endswith(".weight"):
+        raise BrokenModel(f"{name} holds {tensor.dtype} codes, and its scales are missing: {REMEDY}")
+    return tensor.clone()

@@ -1,0 +1,85 @@
+"""GGUF goes through transformers: what is asked here is that a file of quantized blocks comes as a plain model with their weights."""
+
+import json
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType as Block
+
+from laaciq.models import find_model, load
+from tests.tiny import save_tiny
+
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def gguf_name(name):
+    name = name.replace("model.layers.", "blk.")
+    for ours, theirs in NAMES.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def write_gguf(model, path, block):
+    """Quantize all matrices by the gguf package's own quantizer, and put into `model` what they then mean."""
+    config, tokenizer = model.module.config, model.tokenizer
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    vocabulary = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(sorted(vocabulary["vocab"], key=vocabulary["vocab"].get))
+    writer.add_token_types([3 if token == 0 else 1 for token in range(config.vocab_size)])
+    writer.add_token_merges([" ".join(merge) for merge in vocabulary["merges"]])
+    writer.add_eos_token_id(0)
+    for name, parameter in model.module.named_parameters():
+        values = parameter.detach().numpy().astype(np.float32)
+        if values.ndim < 2:
+            writer.add_tensor(gguf_name(name), values)
+            continue
+        stored = gguf.quantize(values, block)
+        writer.add_tensor(gguf_name(name), stored, raw_dtype=block)
+        parameter.copy_(torch.from_numpy(gguf.dequantize(stored, block)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("block", [Block.Q4_0, Block.Q5_1, Block.Q8_0])
+@torch.no_grad()
+def test_quantized_blocks_load_as_the_weights_that_they_mean(block, tmp_path):
+    model = load(find_model(save_tiny("qwen2", tmp_path / "model")), device="cpu")
+    tokens = torch.arange(5, 45)[None]
+    original = model.module(tokens).logits
+    write_gguf(model, tmp_path / "model.gguf", block)
+    loaded = load(find_model(tmp_path / "model.gguf"), device="cpu")
+    expected, found = model.module(tokens).logits, loaded.module(tokens).logits
+    assert not torch.allclose(expected, original, rtol=1e-3)
+    # The same weights in float32, summed in the same order.
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert [linear.shape for linear in loaded.anatomy.linears] == [linear.shape for linear in model.anatomy.linears]
+    text = "Habari ya asubuhi, \u0928\u092e\u0938\u094d\u0924\u0947 123"
+    assert loaded.tokenizer(text)["input_ids"] == model.tokenizer(text)["input_ids"]
