@@ -94,7 +94,9 @@ def folding_table(before: Evaluation, after: Evaluation) -> Table:
         table.add_column(heading, justify="right")
     for result in before.worst_first:
         if result.served:
-            table.add_row(f"{result.language} {result.name}", *(_loss(found[result.language]) for found in (before, after)))
+            table.add_row(
+                f"{result.language} {result.name}", *(_loss(found[result.language]) for found in (before, after))
+            )
     return table
 
 

@@ -48,6 +48,9 @@ def export(
     misfits = FORMATS[format].misfits(source)
     if misfits and not asked.fold:
         raise BadOption(_refusal(format, misfits))
+    if sum(misfit.folded_to == "16 bits" for misfit in misfits) == sum(plan.quantized for plan in source.plan.tensors):
+        first = f"{misfits[0].tensor}: {misfits[0].reason}" if misfits else "nothing in it is quantized"
+        raise BadOption(f"{format} can carry nothing of {checkpoint} ({first}): export to another format")
     changed = changes_numbers(source, misfits)
     if changed and against is None:
         raise BadOption(

@@ -49,7 +49,7 @@ def evaluate_folding(
     """The checkpoint, each language with its own scales, and what is exported of it, both against the original in one pass of it."""
     original = load(find_model(against), device=device)
     checkpoint = load(find_model(source.folder), device=device)
-    export = _folded(original, source, misfits)
+    export = folded_twin(original, source, misfits)
     pairs = []
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
         for code, passages in test.by_language.items():
@@ -73,7 +73,7 @@ def evaluate_folding(
 
 
 @torch.no_grad()
-def _folded(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
+def folded_twin(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
     """A twin of the original with the weights of the export: codes mean the same in it, what is folded is rounded to 16 bits."""
     twin = twin_of(original)
     apply_checkpoint(twin, source.folder)

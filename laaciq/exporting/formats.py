@@ -67,6 +67,7 @@ class PackedFormat:
     kinds: tuple[Kind, ...]
     pack: Callable[[CarriedMatrix, Mapping[str, Any]], dict[str, torch.Tensor]]
     configure: Callable[[Mapping[str, Layout], Sequence[str]], dict[str, Any]]
+    notes: Callable[[Mapping[str, Layout]], list[str]]
     rules: Callable[[Mapping[str, Layout], Sequence[str]], list[Rule]] | None = None
 
     def misfits(self, source: Source) -> list[Misfit]:
@@ -83,23 +84,18 @@ class PackedFormat:
 
     def _obstacle(self, plan: TensorPlan, source: Source) -> str | None:
         """What keeps codes from being carried, if anything."""
+        if (beside := _beside_codes(plan)) is not None:
+            return beside
         if source.kind not in self.kinds:
             return f"it is in a model that is {source.kind}, and only {', '.join(self.kinds)} ones are loaded"
-        if plan.used_by:
-            return "embeddings and heads stay in 16 bits"
-        if plan.kept:
-            return f"{plan.keep:g} % of its weights are kept in 16 bits"
-        if plan.rank:
-            return f"it has a correction of rank {plan.rank}"
         if source.linears[plan.name].transposed and not self.transposed:
             return "it is a Conv1D, and only linear layers are quantized"
         if any(size % self.multiple for size in plan.shape):
             return f"its shape {plan.shape[0]}×{plan.shape[1]} is no multiple of {self.multiple}"
         if not self.brain_scales and f"{layer_name(plan)}.scales" in source.brain_floats:
             return "its scales are beyond float16"
-        if self._fit(plan) is None:
-            return f"no group size divides its groups of {plan.group_inputs} and its rows of {plan.shape[1]}"
-        return None
+        fits = self._fit(plan) is not None
+        return None if fits else f"no group size divides its groups of {plan.group_inputs} and rows of {plan.shape[1]}"
 
     def _fit(self, plan: TensorPlan) -> Layout | None:
         return fit(plan, bits=self.bits, groups=self.groups)
@@ -110,14 +106,14 @@ class PackedFormat:
         layouts = {name: layout for name, plan in carried.items() if (layout := self._fit(plan)) is not None}
         by_layer = {name.removesuffix(".weight"): layout for name, layout in layouts.items()}
         left = [name.removesuffix(".weight") for name in source.linears if name not in layouts]
-        config = self.configure(by_layer, left) if by_layer else None
-        write_shards(self._tensors(source, layouts, config or {}), folder)
+        config = self.configure(by_layer, left)
+        write_shards(self._tensors(source, layouts, config), folder)
         _write_config(source, config, folder)
         return Written(
             layouts=dict(Counter(layout.words for layout in layouts.values())),
             widened=sum(_is_wider(layouts[name], plan) for name, plan in carried.items()),
             vllm=self.rules(by_layer, left) if self.rules is not None else None,
-            notes=_notes(source),
+            notes=self.notes(by_layer) + _notes(source),
         )
 
     def _tensors(
@@ -134,6 +130,15 @@ class PackedFormat:
                 yield name, folded(stored, source, name)
 
 
+def _beside_codes(plan: TensorPlan) -> str | None:
+    """What no other format has, and is no matter of scales."""
+    if plan.used_by:
+        return "embeddings and heads stay in 16 bits"
+    if plan.kept:
+        return f"{plan.keep:g} % of its weights are kept in 16 bits"
+    return f"it has a correction of rank {plan.rank}" if plan.rank else None
+
+
 def folded(matrix: QuantizedMatrix, source: Source, name: str) -> torch.Tensor:
     """The weights in 16 bits, as the model's own parameter lies."""
     weights = half(matrix.dequantize(source.plan[name]))
@@ -146,10 +151,8 @@ def _is_wider(layout: Layout, plan: TensorPlan) -> bool:
     return layout.bits > plan.bits or not same_groups
 
 
-def _write_config(source: Source, quantization: dict[str, Any] | None, folder: Path) -> None:
-    config = {key: value for key, value in source.config.items() if key != "quantization_config"}
-    if quantization is not None:
-        config["quantization_config"] = quantization
+def _write_config(source: Source, quantization: dict[str, Any], folder: Path) -> None:
+    config = source.config | {"quantization_config": quantization}
     write_text(folder / "config.json", json.dumps(config, indent=1))
     for path in source.folder.iterdir():
         if path.is_file() and path.suffix in _DATA and path.name not in _REPLACED:
@@ -174,6 +177,7 @@ COMPRESSED_TENSORS = PackedFormat(
     kinds=("causal", "masked", "encoder-decoder"),
     pack=pack_quantized.pack_parts,
     configure=pack_quantized.quantization_config,
+    notes=pack_quantized.notes,
     rules=check_rules,
 )
 GPTQ = PackedFormat(
@@ -186,5 +190,6 @@ GPTQ = PackedFormat(
     kinds=("causal",),
     pack=gptq.pack_parts,
     configure=gptq.quantization_config,
+    notes=gptq.notes,
 )
 FORMATS: dict[str, Format] = {known.name: known for known in (COMPRESSED_TENSORS, GPTQ)}

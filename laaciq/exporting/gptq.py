@@ -35,18 +35,30 @@ def pack_parts(matrix: CarriedMatrix, config: Mapping[str, Any]) -> dict[str, to
 def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> dict[str, Any]:
     """The commonest layout for all layers, and a table of those that differ; `left` are linear layers that stay in 16 bits."""
     common = Counter(layouts.values()).most_common(1)[0][0]
-    symmetric = all(layout.symmetric for layout in layouts.values())
     dynamic: dict[str, dict[str, Any]] = {f"-:^{re.escape(layer)}$": {} for layer in left}
     dynamic |= {f"+:^{re.escape(layer)}$": _words(own) for layer, own in layouts.items() if own != common}
     return {
         "quant_method": "gptq",
-        "checkpoint_format": _FIRST if symmetric else _SECOND,
+        "checkpoint_format": _version(layouts),
         **_words(common),
         "desc_act": False,
         "lm_head": False,
         "pack_dtype": "int32",
         "dynamic": dynamic or None,
     }
+
+
+def notes(layouts: Mapping[str, Layout]) -> list[str]:
+    """What readers must know."""
+    if _version(layouts) == _SECOND:
+        return [
+            f"Zero points are in the format's second version, {_SECOND}, which GPTQModel reads and older readers do not."
+        ]
+    return []
+
+
+def _version(layouts: Mapping[str, Layout]) -> str:
+    return _FIRST if all(layout.symmetric for layout in layouts.values()) else _SECOND
 
 
 def _words(layout: Layout) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from laaciq.exporting.carrying import CarriedMatrix, Layout, pack_words
 
 # Those that the library packs and we have.
 BITS = (2, 3, 4, 6, 8)
+# Of others, codes lie across words, as the library reads them since this version.
+_WHOLE_BITS, _ACROSS_SINCE = (2, 4, 8), "0.18"
 
 
 def pack_parts(matrix: CarriedMatrix, config: Mapping[str, Any]) -> dict[str, torch.Tensor]:
@@ -46,3 +48,11 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
         "config_groups": groups,
         "ignore": list(left),
     }
+
+
+def notes(layouts: Mapping[str, Layout]) -> list[str]:
+    """What readers must know."""
+    if odd := sorted({layout.bits for layout in layouts.values()} - set(_WHOLE_BITS)):
+        words = " and ".join(map(str, odd))
+        return [f"{words} bits are read by compressed-tensors {_ACROSS_SINCE} and later."]
+    return []
