@@ -37,13 +37,15 @@ def export(
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
-    stored = "; ".join(f"{count} layers in {words}" for words, count in found.layouts.items()) or "no quantized layer"
+    stored = "; ".join(f"{words}: {_counted(count, 'layer')}" for words, count in found.layouts.items())
+    wider = f", {_counted(found.widened, 'layer')} in a wider layout" if found.widened else ""
     lines = [
-        f"Stored: {stored}; {found.widened} of them wider than in the checkpoint, none of them changed.",
+        f"Stored with the checkpoint's own codes{wider}. {stored}.",
         f"Size: {found.bytes_before / 1e6:.1f} MB before, {found.bytes_after / 1e6:.1f} MB after.",
     ]
     if found.folded:
-        lines.append(f"Folded: {len(found.folded)} tensors; {found.folded[0].tensor}: {found.folded[0].reason}.")
+        first, count = found.folded[0], _counted(len(found.folded), "tensor")
+        lines.append(f"Folded: {count}; {first.tensor} to {first.folded_to}, because {first.reason}.")
     lines += found.notes
     if found.vllm is not None:
         lines.append(rules_sentence(found.vllm))
@@ -53,3 +55,7 @@ def export(
     if found.before is not None and found.after is not None:
         console.print(folding_table(found.before, found.after))
     console.print(f"Written: {found.folder}", soft_wrap=True, highlight=False)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

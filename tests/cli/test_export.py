@@ -20,8 +20,8 @@ def test_export_says_what_it_did(tmp_path):
     result = invoke(*words, *folding)
     assert result.exit_code == 0, result.output
     shown = " ".join(result.stdout.split())
-    assert "14 layers in 4 bits, groups of 32" in shown
-    assert "Folded: 2 tensors" in shown
+    assert "4 bits, groups of 32: 14 layers" in shown
+    assert "Folded: 2 tensors; model.embed_tokens.weight to 16 bits" in shown
     assert "vLLM itself was not run" in shown
     assert "MB before" in shown
     assert "eng English" in shown
