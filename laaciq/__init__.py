@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from laaciq.comparison import evaluate
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
+    from laaciq.exporting import export
     from laaciq.gate import check
     from laaciq.inspection import profile, screen, survey
     from laaciq.plans import plan
@@ -32,6 +33,7 @@ __all__ = [
     "bench",
     "check",
     "evaluate",
+    "export",
     "generate",
     "plan",
     "profile",
@@ -49,6 +51,7 @@ _LAZY = {
     "bench": "laaciq.speed",
     "check": "laaciq.gate",
     "evaluate": "laaciq.comparison",
+    "export": "laaciq.exporting",
     "generate": "laaciq.serving",
     "plan": "laaciq.plans",
     "profile": "laaciq.inspection",

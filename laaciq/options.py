@@ -110,6 +110,13 @@ class CalibrationOptions(GridOptions):
         return passages
 
 
+class ExportOptions(MeasureOptions):
+    """What `laaciq export` takes: whether it may change what a format cannot carry, and how that is measured."""
+
+    fold: bool = Field(default=False, description="Store what the format cannot carry in 16 bits, with shared scales.")
+    passages: int = Field(default=12, ge=1, description="Test passages a language to measure folding on.")
+
+
 _METHOD = "How weights become codes; 'laaciq methods' lists them."
 
 

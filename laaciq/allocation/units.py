@@ -12,14 +12,14 @@ from laaciq.planning import TensorPlan
 
 # vLLM fuses these projections of a block into one matrix; they must be stored alike. By the last part of a layer's name.
 _FUSED = [{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}]
-_VLLM_GROUPS = (32, 64, 128)
+VLLM_GROUPS = (32, 64, 128)
 
 
 def make_units(tensors: list[TensorPlan], menu: list[Storage], runtime: Runtime) -> list[Unit]:
     """`tensors` say all but how many bits, which group size and how much is kept."""
     groups: dict[str, list[TensorPlan]] = {}
     for tensor in tensors:
-        groups.setdefault(_fused_name(tensor.name) if runtime == "vllm" else tensor.name, []).append(tensor)
+        groups.setdefault(fused_name(tensor.name) if runtime == "vllm" else tensor.name, []).append(tensor)
     units = []
     for name, members in groups.items():
         choices = [tuple(_applied(storage, tensor, runtime) for tensor in members) for storage in menu]
@@ -62,11 +62,12 @@ def _vllm_loads(plan: TensorPlan) -> bool:
     """Of pack-quantized layers vLLM's kernels take these; embeddings and all that is kept stay in 16 bits."""
     if not plan.quantized:
         return True
-    fits = isinstance(plan.group_size, int) and plan.group_size in _VLLM_GROUPS and plan.shape[1] % plan.group_size == 0
+    fits = isinstance(plan.group_size, int) and plan.group_size in VLLM_GROUPS and plan.shape[1] % plan.group_size == 0
     return plan.bits in (4, 8) and fits and not plan.keep and not plan.rank and not plan.used_by
 
 
-def _fused_name(name: str) -> str:
+def fused_name(name: str) -> str:
+    """The same for all layers that vLLM fuses into one."""
     path, _, last = name.removesuffix(".weight").rpartition(".")
     together = next((sorted(names) for names in _FUSED if last in names), [last])
     return f"{path}.{'+'.join(together)}"

@@ -86,6 +86,24 @@ def _footer(evaluation: Evaluation) -> list[Text]:
     return [Text(line, style="dim") for line in lines] + [Text(evaluation.verdict, style="bold")]
 
 
+def folding_table(before: Evaluation, after: Evaluation) -> Table:
+    """What folding costs each language."""
+    table = Table(title="D before and after folding", title_justify="left", box=None, pad_edge=False)
+    table.add_column("language")
+    for heading in ("before", "after"):
+        table.add_column(heading, justify="right")
+    for result in before.worst_first:
+        if result.served:
+            table.add_row(
+                f"{result.language} {result.name}", *(_loss(found[result.language]) for found in (before, after))
+            )
+    return table
+
+
+def _loss(result: LanguageResult) -> str:
+    return "collapsed" if result.degradation is None else f"{100 * result.degradation.value:.2f} %"
+
+
 def generation_table(results: list[GenerationResult]) -> Table:
     """What users notice first: does the continuation stay in the language, is it garbled, before and after."""
     table = Table(title="Greedy continuations, original → quantized", title_justify="left", box=None)

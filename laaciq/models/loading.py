@@ -123,6 +123,22 @@ def _dequantized(
     return module, info
 
 
+def outline(folder: ModelFolder) -> tuple[Kind, Anatomy]:
+    """Kind and anatomy of a model, from its configuration alone: no weights are read, its tensors hold nothing."""
+    with _quiet():
+        try:
+            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
+            kind = _kind(config)
+            with torch.device("meta"):
+                module = _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
+        except BrokenModel:
+            raise
+        except Exception as error:  # as in `load`
+            reason = str(error).strip().split("\n")[0]
+            raise BrokenModel(f"{folder.name} cannot be built ({type(error).__name__}: {reason})") from error
+    return kind, dissect(module)
+
+
 def pick_device(device: str) -> torch.device:
     if device not in ("auto", "cpu", "cuda"):
         raise BadOption(f"unknown device {device!r}: give auto, cpu or cuda")

@@ -25,6 +25,7 @@ from laaciq.options import CHECKPOINT_METHOD
 from laaciq.planning import Plan, TensorPlan
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.embeddings import QuantizedEmbedding
+from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import half
 from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
@@ -59,7 +60,7 @@ def write_checkpoint(
                 yield name, half(tuned.get(name, value)).cpu().contiguous()
 
     with atomic_folder(folder) as partial:
-        _write_shards(tensors(), partial)
+        write_shards(tensors(), partial)
         _write_config(
             model, {"quant_method": CHECKPOINT_METHOD, "plan": plan.model_dump(), "brain_floats": brain_floats}, partial
         )
@@ -138,29 +139,42 @@ def _untie(module: nn.Module, names: set[str]) -> None:
 def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = None) -> Plan:
     """Replace the weights of `model`, in place, by what the checkpoint means, with the shared scales or a table's; returns its plan."""
     plan = read_plan(folder)
-    planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
     targets = model.anatomy.matrices
     parameters = dict(model.module.named_parameters())
+    with torch.no_grad():
+        for name, stored in stream_checkpoint(folder, plan, device=model.device):
+            try:
+                if isinstance(stored, QuantizedMatrix):
+                    targets[name].copy_(stored.dequantize(plan[name], table))
+                elif name in parameters:
+                    parameters[name].copy_(stored)
+            except (KeyError, RuntimeError) as error:
+                raise BrokenModel(f"{folder} is broken or for another model ({error}); quantize again") from None
+    return plan
+
+
+def stream_checkpoint(
+    folder: Path, plan: Plan, *, device: torch.device | None = None
+) -> Iterator[tuple[str, QuantizedMatrix | torch.Tensor]]:
+    """Every tensor of a checkpoint by its name in the model, one at a time: a matrix as its codes and all that belongs to them."""
+    planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
     pending: dict[str, dict[str, torch.Tensor]] = {}
     try:
-        with torch.no_grad():
-            for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
-                layer, _, part = name.rpartition(".")
-                if layer not in planned or name in parameters:
-                    if name in parameters:
-                        parameters[name].copy_(stored)
-                    continue
-                tensor, parts = planned[layer], pending.setdefault(layer, {})
-                parts[part] = stored.to(model.device)
-                if len(parts) == len(part_shapes(tensor)):
-                    check_parts(parts, tensor)
-                    targets[tensor.name].copy_(read_stored(pending.pop(layer), tensor).dequantize(tensor, table))
-                    del planned[layer]
-    except (SafetensorError, OSError, KeyError, RuntimeError) as error:
-        raise BrokenModel(f"{folder} is broken or for another model ({error}); quantize again") from None
+        for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
+            layer, _, part = name.rpartition(".")
+            if layer not in planned or part not in part_shapes(planned[layer]):
+                yield name, stored
+                continue
+            tensor, parts = planned[layer], pending.setdefault(layer, {})
+            parts[part] = stored.to(device=device)
+            if len(parts) == len(part_shapes(tensor)):
+                check_parts(parts, tensor)
+                yield tensor.name, read_stored(pending.pop(layer), tensor)
+                del planned[layer]
+    except (SafetensorError, OSError) as error:
+        raise BrokenModel(f"{folder} is broken or cut short ({error}); quantize again") from None
     if planned:
         raise BrokenModel(f"{folder} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
-    return plan
 
 
 def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
@@ -188,7 +202,7 @@ def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, value
 
 
-def _write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
+def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
     """Shards of up to `SHARD_BYTES`, so that no more than one is in memory, and the index that transformers reads."""
     shards: list[list[str]] = []
     held: dict[str, torch.Tensor] = {}

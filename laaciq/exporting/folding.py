@@ -1,0 +1,84 @@
+"""What folding changes: whether any number does, and what it costs each language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from laaciq.corpus import Texts
+from laaciq.engine.progress import Silence
+from laaciq.evaluation import Evaluation, evaluate_measurements
+from laaciq.evaluation.measurement import measure_each
+from laaciq.exporting.results import Misfit
+from laaciq.exporting.source import Source
+from laaciq.models import LanguageModel, find_model, load
+from laaciq.options import MeasureOptions
+from laaciq.quantization.checkpoint import apply_checkpoint, stream_checkpoint
+from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.kept import half
+from laaciq.quantization.switch import speaking
+from laaciq.quantization.twins import twin_of
+
+
+def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
+    """Tables that differ are lost; else it depends on whether weights need more than 16 bits."""
+    if any(misfit.folded_to == "shared scales" or source.plan[misfit.tensor].tables for misfit in misfits):
+        return True
+    names = {misfit.tensor for misfit in misfits}
+    if not names:
+        return False
+    for name, stored in stream_checkpoint(source.folder, source.plan):
+        if name in names and isinstance(stored, QuantizedMatrix):
+            weights = stored.dequantize(source.plan[name])
+            if not torch.equal(half(weights).float(), weights):
+                return True
+    return False
+
+
+def evaluate_folding(
+    source: Source,
+    misfits: list[Misfit],
+    test: Texts,
+    asked: MeasureOptions,
+    *,
+    against: str | Path,
+    device: str,
+    progress: Silence,
+) -> tuple[Evaluation, Evaluation]:
+    """The checkpoint, each language with its own scales, and what is exported of it, both against the original in one pass of it."""
+    original = load(find_model(against), device=device)
+    checkpoint = load(find_model(source.folder), device=device)
+    export = folded_twin(original, source, misfits)
+    pairs = []
+    with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
+        for code, passages in test.by_language.items():
+            with speaking(checkpoint, code):
+                pairs.append(measure_each(original, [checkpoint, export], passages, asked, advance=advance))
+    before, after = (
+        evaluate_measurements(
+            list(measurements),
+            original=original.folder.name,
+            quantized=name,
+            texts=test.name,
+            parallel=test.parallel,
+            served_bound=asked.served_bound,
+            seed=asked.seed,
+        )
+        for name, measurements in zip(
+            (str(source.folder), f"{source.folder}, folded"), zip(*pairs, strict=True), strict=True
+        )
+    )
+    return before, after
+
+
+@torch.no_grad()
+def folded_twin(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
+    """A twin of the original with the weights of the export: codes mean the same in it, what is folded is rounded to 16 bits."""
+    twin = twin_of(original)
+    apply_checkpoint(twin, source.folder)
+    for misfit in misfits:
+        if misfit.folded_to == "16 bits":
+            weights = twin.anatomy.matrices[misfit.tensor]
+            weights.copy_(half(weights))
+    return twin

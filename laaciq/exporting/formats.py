@@ -1,0 +1,195 @@
+"""The formats: what each carries, and how it is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from laaciq.engine.files import write_text
+from laaciq.exporting import gptq, pack_quantized
+from laaciq.exporting.carrying import CarriedMatrix, Layout, carry, fit
+from laaciq.exporting.results import Misfit, Rule
+from laaciq.exporting.source import Source
+from laaciq.exporting.vllm import check_rules
+from laaciq.models.loading import Kind
+from laaciq.planning import TensorPlan
+from laaciq.quantization.checkpoint import PLAN, layer_name, stream_checkpoint, write_shards
+from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.kept import half
+
+# Tokenizer, chat template, generation: data, never code.
+_DATA = (".json", ".txt", ".model", ".jinja")
+_REPLACED = ("config.json", PLAN, "model.safetensors.index.json")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a format says of a folder that it wrote, for `Exported`."""
+
+    layouts: dict[str, int]
+    widened: int
+    vllm: list[Rule] | None
+    notes: list[str]
+
+
+class Format(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def misfits(self, source: Source) -> list[Misfit]:
+        """What it cannot carry as it is."""
+
+    def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
+        """The checkpoint with its misfits folded, into an empty folder."""
+
+
+@dataclass(frozen=True)
+class PackedFormat:
+    """A folder for transformers with other parts for every matrix, and the quantization that config.json tells of.
+
+    `multiple` is what outputs and inputs must be multiples of, `transposed` whether GPT-2's Conv1D are carried, `brain_scales` whether scales
+    may be bfloat16.
+    """
+
+    name: str
+    bits: tuple[int, ...]
+    groups: tuple[int, ...] | None
+    multiple: int
+    transposed: bool
+    brain_scales: bool
+    kinds: tuple[Kind, ...]
+    pack: Callable[[CarriedMatrix, Mapping[str, Any]], dict[str, torch.Tensor]]
+    configure: Callable[[Mapping[str, Layout], Sequence[str]], dict[str, Any]]
+    notes: Callable[[Mapping[str, Layout]], list[str]]
+    rules: Callable[[Mapping[str, Layout], Sequence[str]], list[Rule]] | None = None
+
+    def misfits(self, source: Source) -> list[Misfit]:
+        found = []
+        for plan in source.plan.tensors:
+            if not plan.quantized:
+                continue
+            if (reason := self._obstacle(plan, source)) is not None:
+                found.append(Misfit(tensor=plan.name, reason=reason, folded_to="16 bits"))
+            elif plan.tables:
+                reason = f"it has {plan.tables} tables of scales for languages"
+                found.append(Misfit(tensor=plan.name, reason=reason, folded_to="shared scales"))
+        return found
+
+    def _obstacle(self, plan: TensorPlan, source: Source) -> str | None:
+        """What keeps codes from being carried, if anything."""
+        if (beside := _beside_codes(plan)) is not None:
+            return beside
+        if source.kind not in self.kinds:
+            return f"it is in a model that is {source.kind}, and only {', '.join(self.kinds)} ones are loaded"
+        if source.linears[plan.name].transposed and not self.transposed:
+            return "it is a Conv1D, and only linear layers are quantized"
+        if any(size % self.multiple for size in plan.shape):
+            return f"its shape {plan.shape[0]}×{plan.shape[1]} is no multiple of {self.multiple}"
+        if not self.brain_scales and f"{layer_name(plan)}.scales" in source.brain_floats:
+            return "its scales are beyond float16"
+        fits = self._fit(plan) is not None
+        return None if fits else f"no group size divides its groups of {plan.group_inputs} and rows of {plan.shape[1]}"
+
+    def _fit(self, plan: TensorPlan) -> Layout | None:
+        return fit(plan, bits=self.bits, groups=self.groups)
+
+    def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
+        in_full = {misfit.tensor for misfit in misfits if misfit.folded_to == "16 bits"}
+        carried = {plan.name: plan for plan in source.plan.tensors if plan.quantized and plan.name not in in_full}
+        layouts = {name: layout for name, plan in carried.items() if (layout := self._fit(plan)) is not None}
+        by_layer = {name.removesuffix(".weight"): layout for name, layout in layouts.items()}
+        left = [name.removesuffix(".weight") for name in source.linears if name not in layouts]
+        config = self.configure(by_layer, left)
+        write_shards(self._tensors(source, layouts, config), folder)
+        _write_config(source, config, folder)
+        return Written(
+            layouts=dict(Counter(layout.words for layout in layouts.values())),
+            widened=sum(_is_wider(layouts[name], plan) for name, plan in carried.items()),
+            vllm=self.rules(by_layer, left) if self.rules is not None else None,
+            notes=self.notes(by_layer) + _notes(source),
+        )
+
+    def _tensors(
+        self, source: Source, layouts: Mapping[str, Layout], config: Mapping[str, Any]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, stored in stream_checkpoint(source.folder, source.plan):
+            if not isinstance(stored, QuantizedMatrix):
+                yield name, stored
+            elif name in layouts:
+                matrix = carry(stored, source.plan[name], layouts[name])
+                for part, tensor in self.pack(matrix, config).items():
+                    yield f"{name.removesuffix('.weight')}.{part}", tensor
+            else:
+                yield name, folded(stored, source, name)
+
+
+def _beside_codes(plan: TensorPlan) -> str | None:
+    """What no other format has, and is no matter of scales."""
+    if plan.used_by:
+        return "embeddings and heads stay in 16 bits"
+    if plan.kept:
+        return f"{plan.keep:g} % of its weights are kept in 16 bits"
+    return f"it has a correction of rank {plan.rank}" if plan.rank else None
+
+
+def folded(matrix: QuantizedMatrix, source: Source, name: str) -> torch.Tensor:
+    """The weights in 16 bits, as the model's own parameter lies."""
+    weights = half(matrix.dequantize(source.plan[name]))
+    transposed = name in source.linears and source.linears[name].transposed
+    return (weights.t() if transposed else weights).contiguous()
+
+
+def _is_wider(layout: Layout, plan: TensorPlan) -> bool:
+    same_groups = plan.group_size != "tensor" and (layout.group_size or plan.shape[1]) == plan.group_inputs
+    return layout.bits > plan.bits or not same_groups
+
+
+def _write_config(source: Source, quantization: dict[str, Any], folder: Path) -> None:
+    config = source.config | {"quantization_config": quantization}
+    write_text(folder / "config.json", json.dumps(config, indent=1))
+    for path in source.folder.iterdir():
+        if path.is_file() and path.suffix in _DATA and path.name not in _REPLACED:
+            shutil.copyfile(path, folder / path.name)
+
+
+def _notes(source: Source) -> list[str]:
+    """Readers compute scales in the model's own type."""
+    scales = {f"{layer_name(plan)}.scales" for plan in source.plan.tensors if plan.quantized}
+    if source.config.get("dtype") == "bfloat16" and scales - source.brain_floats:
+        return ["Scales are float16; this model's own type, bfloat16, rounds them: load it in float16 or float32."]
+    return []
+
+
+COMPRESSED_TENSORS = PackedFormat(
+    name="compressed-tensors",
+    bits=pack_quantized.BITS,
+    groups=None,
+    multiple=1,
+    transposed=False,
+    brain_scales=True,
+    kinds=("causal", "masked", "encoder-decoder"),
+    pack=pack_quantized.pack_parts,
+    configure=pack_quantized.quantization_config,
+    notes=pack_quantized.notes,
+    rules=check_rules,
+)
+GPTQ = PackedFormat(
+    name="gptq",
+    bits=gptq.BITS,
+    groups=gptq.GROUPS,
+    multiple=gptq.MULTIPLE,
+    transposed=True,
+    brain_scales=False,
+    kinds=("causal",),
+    pack=gptq.pack_parts,
+    configure=gptq.quantization_config,
+    notes=gptq.notes,
+)
+FORMATS: dict[str, Format] = {known.name: known for known in (COMPRESSED_TENSORS, GPTQ)}

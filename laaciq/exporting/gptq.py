@@ -1,0 +1,65 @@
+"""`gptq`, as GPTQModel reads it: what it calls the parts of a matrix, and its configuration with a `dynamic` table for mixed precision."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from laaciq.exporting.carrying import CarriedMatrix, Layout, pack_words
+
+# GPTQModel has 6 bits in a layout of its own that nothing else reads: 8 hold them.
+BITS = (2, 3, 4, 8)
+GROUPS = (16, 32, 64, 128, 256, 512, 1024)
+# Codes and zero points fill whole words.
+MULTIPLE = 32
+# The first version, which every reader knows, stores zero points less one and so has none for 0; symmetric grids never need it.
+_FIRST, _SECOND = "gptq", "gptq_v2"
+
+
+def pack_parts(matrix: CarriedMatrix, config: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """All parts with inputs first: codes packed along inputs, zero points along outputs."""
+    bits, inputs = matrix.layout.bits, matrix.codes.shape[1]
+    zeros = matrix.zeros - 1 if config["checkpoint_format"] == _FIRST else matrix.zeros
+    return {
+        "qweight": pack_words(matrix.codes, bits).t().contiguous(),
+        "qzeros": pack_words(zeros.t(), bits),
+        "scales": matrix.scales.t().contiguous(),
+        "g_idx": (torch.arange(inputs) // (matrix.layout.group_size or inputs)).to(torch.int32),
+    }
+
+
+def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> dict[str, Any]:
+    """The commonest layout for all layers, and a table of those that differ; `left` are linear layers that stay in 16 bits."""
+    common = Counter(layouts.values()).most_common(1)[0][0]
+    dynamic: dict[str, dict[str, Any]] = {f"-:^{re.escape(layer)}$": {} for layer in left}
+    dynamic |= {f"+:^{re.escape(layer)}$": _words(own) for layer, own in layouts.items() if own != common}
+    return {
+        "quant_method": "gptq",
+        "checkpoint_format": _version(layouts),
+        **_words(common),
+        "desc_act": False,
+        "lm_head": False,
+        "pack_dtype": "int32",
+        "dynamic": dynamic or None,
+    }
+
+
+def notes(layouts: Mapping[str, Layout]) -> list[str]:
+    """What readers must know."""
+    if _version(layouts) == _SECOND:
+        return [
+            f"Zero points are in the format's second version, {_SECOND}, which GPTQModel reads and older readers do not."
+        ]
+    return []
+
+
+def _version(layouts: Mapping[str, Layout]) -> str:
+    return _FIRST if all(layout.symmetric for layout in layouts.values()) else _SECOND
+
+
+def _words(layout: Layout) -> dict[str, Any]:
+    return {"bits": layout.bits, "group_size": layout.group_size or -1, "sym": layout.symmetric}

@@ -1,0 +1,47 @@
+"""What an export did: written beside it, and printed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.evaluation import Evaluation
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Misfit(_Strict):
+    """A tensor that a format cannot carry as it is, why, and what folding makes of it."""
+
+    tensor: str
+    reason: str
+    folded_to: Literal["16 bits", "shared scales"]
+
+
+class Rule(_Strict):
+    """A rule of a runtime, and the layers that break it."""
+
+    rule: str
+    broken_by: list[str]
+
+
+class Exported(_Strict):
+    """`layouts` counts the layers stored in each way, `widened` those with more bits or smaller groups than in the checkpoint. `before` and
+    `after` are evaluations of the checkpoint and of the export, where folding changed numbers. Sizes are of the files with weights."""
+
+    version: Literal[1] = 1
+    checkpoint: str
+    format: str
+    folder: str
+    bytes_before: int
+    bytes_after: int
+    layouts: dict[str, int]
+    widened: int
+    folded: list[Misfit]
+    vllm: list[Rule] | None
+    notes: list[str]
+    before: Evaluation | None = None
+    after: Evaluation | None = None

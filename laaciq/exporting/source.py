@@ -1,0 +1,47 @@
+"""The checkpoint that is exported: its plan, and what its configuration says of its layers. No weights are read here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from laaciq.errors import BadOption, BrokenModel
+from laaciq.models import LinearLayer, ModelFolder
+from laaciq.models.loading import Kind, outline
+from laaciq.planning import Plan
+from laaciq.quantization.checkpoint import is_checkpoint, read_plan
+
+
+@dataclass(frozen=True)
+class Source:
+    """`linears` are the linear layers of the blocks by the name of their weight, `brain_floats` the tensors stored in bfloat16."""
+
+    folder: Path
+    plan: Plan
+    config: dict[str, Any]
+    kind: Kind
+    linears: dict[str, LinearLayer]
+    brain_floats: frozenset[str]
+
+    @property
+    def weight_bytes(self) -> int:
+        return weight_bytes(self.folder)
+
+
+def read_source(checkpoint: str | Path) -> Source:
+    folder = Path(checkpoint)
+    if not is_checkpoint(folder):
+        raise BadOption(f"{folder} is no laaciq checkpoint: give a folder that 'laaciq quantize' or 'laaciq run' wrote")
+    kind, anatomy = outline(ModelFolder(str(folder), folder))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
+    if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
+        raise BrokenModel(f"{folder} has a plan for another model: there is no layer {strange[0]}; quantize again")
+    brain_floats = frozenset(config.get("quantization_config", {}).get("brain_floats", ()))
+    return Source(folder, plan, config, kind, linears, brain_floats)
+
+
+def weight_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in ModelFolder(str(folder), folder).weight_files)
