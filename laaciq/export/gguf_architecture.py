@@ -1,0 +1,108 @@
+"""What GGUF says of a model's architecture: the names of its tensors, the order of their rows, and the numbers that a runtime needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from laaciq.errors import BadOption, MissingExtra
+
+# By transformers' model type; GGUF calls them the same.
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True)
+class GgufArchitecture:
+    """Of one model, by its configuration in transformers."""
+
+    config: Any
+
+    def __post_init__(self) -> None:
+        if reason := _obstacle(self.config):
+            raise BadOption(f"this model cannot be exported to GGUF: {reason}")
+
+    @property
+    def name(self) -> str:
+        return self.config.model_type
+
+    @property
+    def head_width(self) -> int:
+        return getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
+
+    def row_order(self, name: str) -> torch.Tensor | None:
+        """Where the rows of a tensor come from; None where they stay.
+
+        Rotary embeddings turn pairs of rows within a head. transformers pairs row i with row i + half; llama.cpp pairs neighbours in the
+        architecture that it calls llama, and follows transformers in the others.
+        """
+        projection = next((p for p in ("q_proj", "k_proj") if f".{p}." in name), None)
+        if self.name != "llama" or projection is None:
+            return None
+        heads = self.config.num_attention_heads if projection == "q_proj" else self.config.num_key_value_heads
+        rows = torch.arange(heads * self.head_width).reshape(heads, 2, self.head_width // 2)
+        return rows.transpose(1, 2).reshape(-1)
+
+    def describe(self, writer: Any) -> None:
+        """Write the numbers of the architecture."""
+        config = self.config
+        writer.add_context_length(config.max_position_embeddings)
+        writer.add_embedding_length(config.hidden_size)
+        writer.add_block_count(config.num_hidden_layers)
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count(config.num_attention_heads)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_key_length(self.head_width)
+        writer.add_value_length(self.head_width)
+        writer.add_rope_dimension_count(self.head_width)
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_vocab_size(config.vocab_size)
+
+
+def tensor_names(architecture: str, blocks: int) -> Callable[[str], str]:
+    """From the name of a tensor in transformers to that in GGUF."""
+    gguf = import_gguf()
+    known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(known[architecture], blocks)
+
+    def translate(name: str) -> str:
+        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if found is None:
+            raise BadOption(f"GGUF has no name for {name} in the architecture {architecture}: this model is no plain one")
+        return found
+
+    return translate
+
+
+def import_gguf() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtra("GGUF files need the package gguf: pip install 'laaciq[gguf]'") from None
+    return gguf
+
+
+def check_architecture(model_type: str) -> None:
+    if model_type not in ARCHITECTURES:
+        raise BadOption(
+            f"architecture {model_type!r} is not exported to GGUF: {', '.join(ARCHITECTURES)} are; "
+            "give another --format, or convert the original with llama.cpp"
+        )
+
+
+def _obstacle(config: Any) -> str | None:
+    """What GGUF, or transformers' reader of it, would not take over from the configuration."""
+    check_architecture(config.model_type)
+    rotary = config.rope_parameters.get("rope_type", "default")
+    if rotary != "default":
+        return f"its rotary embeddings are scaled ({rotary}), which is not written yet"
+    if config.hidden_act != "silu":
+        return f"its activation is {config.hidden_act}, where the runtimes compute silu"
+    if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
+        return "its linear layers have biases, of which the file cannot say that they are there"
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        return "it has attention in a sliding window, which the runtimes do not compute for this architecture"
+    return None
