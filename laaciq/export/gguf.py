@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +11,16 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from transformers import AutoConfig, AutoTokenizer
 
-from laaciq.errors import BrokenModel
-from laaciq.export.gguf_architecture import GgufArchitecture, import_gguf, tensor_names
+from laaciq.export.contents import Coded, read_contents
+from laaciq.export.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.export.gguf_blocks import Blocks, to_blocks, to_halves
+from laaciq.export.gguf_file import gguf_file, import_gguf
 from laaciq.export.gguf_vocabulary import describe_vocabulary
-from laaciq.models import ModelFolder, stream_tensors
 from laaciq.options import FULL_BITS
-from laaciq.planning import Plan, TensorPlan
-from laaciq.quantization import is_checkpoint, read_plan
-from laaciq.quantization.checkpoint import check_parts, layer_name
-from laaciq.quantization.grid import Grid, QuantizedMatrix
-from laaciq.quantization.stored import part_shapes, read_stored
 
 FILE = "model.gguf"
+# Runtimes take the embeddings where it is not there.
+_HEAD = "lm_head.weight"
 
 
 class _Result(BaseModel):
@@ -87,113 +82,62 @@ class GgufExport(_Result):
 
 
 def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
-    """Write `out`/model.gguf, whole or not at all. Language tables stay behind: the file has the shared scales."""
+    """Write `out`/model.gguf, whole or not at all. Language tables stay behind: the file has the shared scales.
+
+    A folder that is no checkpoint of ours is written in 16 bits: what llama.cpp's own quantizer starts from.
+    """
     gguf = import_gguf()
-    if not is_checkpoint(checkpoint):
-        raise BrokenModel(f"{checkpoint} is no laaciq checkpoint: make one with 'laaciq quantize'")
-    plan = read_plan(checkpoint)
     architecture = GgufArchitecture(AutoConfig.from_pretrained(checkpoint))
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     translate = tensor_names(architecture.name, architecture.config.num_hidden_layers)
-    out.mkdir(parents=True, exist_ok=True)
-    partial = out / f".partial-{FILE}"
-    # Tensors wait in a temporary file until all are known: the file starts with a table of them.
-    writer = gguf.GGUFWriter(partial, architecture.name, use_temp_file=True)
     carried = []
-    try:
+    with gguf_file(out / FILE, architecture.name) as writer:
         writer.add_type(gguf.GGUFType.MODEL)
         writer.add_name(checkpoint.resolve().name)
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         architecture.describe(writer)
         describe_vocabulary(writer, tokenizer, architecture.config.vocab_size)
-        for name, stored in _stored(checkpoint, plan):
-            order = architecture.row_order(name)
-            if isinstance(stored, torch.Tensor) and stored.ndim == 1:
-                vector = stored.float() if order is None else stored.float()[order]
-                writer.add_tensor(translate(name), vector.numpy())
+        for name, stored in read_contents(checkpoint):
+            if name == _HEAD and architecture.config.tie_word_embeddings:
                 continue
-            data, report = _carry(name, stored, plan, order, gguf)
-            writer.add_tensor(translate(name), data.data, raw_dtype=gguf.GGMLQuantizationType[data.type])
-            carried.append(GgufTensor(gguf_name=translate(name), **report))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        os.replace(partial, out / FILE)
-    except BaseException:
-        writer.close()
-        partial.unlink(missing_ok=True)
-        raise
+            rows = architecture.row_order(name)
+            if isinstance(stored, torch.Tensor) and stored.ndim == 1:
+                writer.add_tensor(translate(name), stored.float().numpy())
+                continue
+            blocks, report = _carry(stored, rows)
+            writer.add_tensor(translate(name), blocks.data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
+            carried.append(GgufTensor(name=name, gguf_name=translate(name), type=blocks.type, **report))
     return GgufExport(file=str(out / FILE), architecture=architecture.name, tensors=carried)
 
 
-def _stored(checkpoint: Path, plan: Plan) -> Iterator[tuple[str, torch.Tensor | QuantizedMatrix]]:
-    """Every tensor of a checkpoint under the model's own name, one at a time."""
-    planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
-    pending: dict[str, dict[str, torch.Tensor]] = {}
-    for name, value in stream_tensors(ModelFolder(str(checkpoint), checkpoint)):
-        layer, _, part = name.rpartition(".")
-        if layer not in planned or part not in part_shapes(planned[layer]):
-            yield name, value
-            continue
-        tensor, parts = planned[layer], pending.setdefault(layer, {})
-        parts[part] = value
-        if len(parts) == len(part_shapes(tensor)):
-            check_parts(parts, tensor)
-            del planned[layer]
-            yield tensor.name, read_stored(pending.pop(layer), tensor)
-    if planned:
-        raise BrokenModel(f"{checkpoint} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
-
-
-def _carry(
-    name: str, stored: torch.Tensor | QuantizedMatrix, plan: Plan, order: torch.Tensor | None, gguf: Any
-) -> tuple[Blocks, dict[str, Any]]:
-    """One matrix in the type that holds it, its rows in GGUF's order, and what there is to report of it."""
-    folded = left_out = None
-    before = float(FULL_BITS)
-    if isinstance(stored, torch.Tensor):
-        meant = (stored if order is None else stored[order]).float().numpy()
-        data = to_halves(meant)
-    else:
-        tensor = plan[name]
-        before = tensor.stored_bits / tensor.weights
-        meant = stored.dequantize(tensor).numpy()
-        meant = meant if order is None else meant[order.numpy()]
-        if tensor.tables:
-            left_out = f"scales of {tensor.tables} clusters of languages"
-        blocks = _without_blocks(tensor) or to_blocks(_reordered(stored, tensor, order), tensor)
-        folded = blocks if isinstance(blocks, str) else None
-        data = to_halves(meant) if isinstance(blocks, str) else blocks
-    read = gguf.quants.dequantize(data.data, gguf.GGMLQuantizationType[data.type])
-    error = float(np.abs(read - meant).max() / max(np.abs(meant).max(), 1e-30))
-    return data, {
-        "name": name,
-        "type": data.type,
-        "weights": meant.size,
-        "bits_before": before,
-        "bits_after": 8 * data.data.nbytes / meant.size,
-        "error": error,
-        "folded": folded,
-        "left_out": left_out,
+def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, dict[str, Any]]:
+    """A matrix, its rows in GGUF's order, in the type that holds it, and what there is to report of that."""
+    gguf = import_gguf()
+    plan = None if isinstance(stored, torch.Tensor) else stored.plan
+    weights = stored.float() if isinstance(stored, torch.Tensor) else stored.weights()
+    weights = weights if rows is None else weights[rows]
+    found = None if isinstance(stored, torch.Tensor) else _from_codes(stored, rows)
+    blocks = found if isinstance(found, Blocks) else to_halves(weights.numpy())
+    read = gguf.quants.dequantize(blocks.data, gguf.GGMLQuantizationType[blocks.type])
+    error = np.abs(read - weights.numpy()).max() / max(weights.abs().max().item(), 1e-30)
+    return blocks, {
+        "weights": weights.numel(),
+        "bits_before": plan.stored_bits / plan.weights if plan else float(FULL_BITS),
+        "bits_after": 8 * blocks.data.nbytes / weights.numel(),
+        "error": float(error),
+        "folded": found if isinstance(found, str) else None,
+        "left_out": f"scales of {plan.tables} clusters of languages" if plan and plan.tables else None,
     }
 
 
-def _without_blocks(plan: TensorPlan) -> str | None:
-    """What a tensor has beside codes and scales, in words."""
+def _from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
+    """Blocks, or in words why there are none."""
+    plan = stored.plan
     if plan.kept:
         return f"{plan.keep:g} % of its weights are kept in 16 bits"
-    return f"it has a correction of rank {plan.rank}" if plan.rank else None
-
-
-def _reordered(quantized: QuantizedMatrix, plan: TensorPlan, order: torch.Tensor | None) -> QuantizedMatrix:
-    """Codes and shared scales, rows in GGUF's order."""
-    grid = quantized.grid
-    if order is None:
-        return QuantizedMatrix(quantized.codes, grid)
-    if plan.group_size != "tensor":
-        grid = Grid(grid.scales[order], None if grid.zeros is None else grid.zeros[order])
-    return QuantizedMatrix(quantized.codes[order], grid)
+    if plan.rank:
+        return f"it has a correction of rank {plan.rank}"
+    return to_blocks((stored if rows is None else stored.reordered(rows)).quantized, plan)
 
 
 def _mean(shares: list[tuple[float, int]]) -> float:

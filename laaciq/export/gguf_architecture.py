@@ -8,10 +8,13 @@ from typing import Any
 
 import torch
 
-from laaciq.errors import BadOption, MissingExtra
+from laaciq.errors import BadOption
+from laaciq.export.gguf_file import import_gguf
 
 # By transformers' model type; GGUF calls them the same.
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
+# Model types that GGUF knows under another name.
+_OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox"}
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class GgufArchitecture:
 
     def __post_init__(self) -> None:
         if reason := _obstacle(self.config):
-            raise BadOption(f"this model cannot be exported to GGUF: {reason}")
+            raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
 
     @property
     def name(self) -> str:
@@ -62,40 +65,30 @@ class GgufArchitecture:
         writer.add_vocab_size(config.vocab_size)
 
 
-def tensor_names(architecture: str, blocks: int) -> Callable[[str], str]:
-    """From the name of a tensor in transformers to that in GGUF."""
+def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:
+    """From the name of a tensor in transformers to that in GGUF, for any architecture that llama.cpp knows."""
     gguf = import_gguf()
     known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    architecture = _OTHER_NAMES.get(model_type, model_type)
+    if architecture not in known:
+        raise BadOption(f"GGUF does not know the architecture {model_type!r}: llama.cpp cannot run this model")
     names = gguf.get_tensor_name_map(known[architecture], blocks)
 
     def translate(name: str) -> str:
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise BadOption(f"GGUF has no name for {name} in the architecture {architecture}: this model is no plain one")
+            raise BadOption(
+                f"GGUF has no name for {name} in the architecture {architecture}: llama.cpp has no such layer"
+            )
         return found
 
     return translate
 
 
-def import_gguf() -> Any:
-    try:
-        import gguf
-    except ImportError:
-        raise MissingExtra("GGUF files need the package gguf: pip install 'laaciq[gguf]'") from None
-    return gguf
-
-
-def check_architecture(model_type: str) -> None:
-    if model_type not in ARCHITECTURES:
-        raise BadOption(
-            f"architecture {model_type!r} is not exported to GGUF: {', '.join(ARCHITECTURES)} are; "
-            "give another --format, or convert the original with llama.cpp"
-        )
-
-
 def _obstacle(config: Any) -> str | None:
     """What GGUF, or transformers' reader of it, would not take over from the configuration."""
-    check_architecture(config.model_type)
+    if config.model_type not in ARCHITECTURES:
+        return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
     rotary = config.rope_parameters.get("rope_type", "default")
     if rotary != "default":
         return f"its rotary embeddings are scaled ({rotary}), which is not written yet"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from laaciq.errors import BadOption
-from laaciq.export.gguf_architecture import import_gguf
+from laaciq.export.gguf_file import import_gguf
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -68,7 +68,9 @@ def split_name(described: dict[str, Any]) -> str:
     if name is None or changed or last["add_prefix_space"]:
         raise BadOption("llama.cpp has no name for the way in which this tokenizer splits text: give another --format")
     if bool(model.get("ignore_merges")) != (name in _WHOLE_WORDS):
-        raise BadOption(f"this tokenizer merges words otherwise than llama.cpp does under {name!r}: give another --format")
+        raise BadOption(
+            f"this tokenizer merges words otherwise than llama.cpp does under {name!r}: give another --format"
+        )
     return name
 
 
@@ -87,4 +89,6 @@ def _around(tokenizer: Any) -> tuple[bool, bool]:
         for after in ([], [tokenizer.eos_token_id]):
             if before + plain + after == whole:
                 return bool(before), bool(after)
-    raise BadOption("this tokenizer puts more around a text than bos and eos, which GGUF cannot say: give another --format")
+    raise BadOption(
+        "this tokenizer puts more around a text than bos and eos, which GGUF cannot say: give another --format"
+    )
