@@ -56,10 +56,12 @@ class GgufTensor(_Result):
 
 
 class GgufExport(_Result):
-    """What was written. `tensors` has the matrices; vectors are in 32 bits, exactly."""
+    """What was written. `tensors` has the matrices; vectors are in 32 bits, exactly. `for_transformers` is false where llama.cpp alone
+    computes what the file says."""
 
     file: str
     architecture: str
+    for_transformers: bool
     tensors: list[GgufTensor]
 
     @property
@@ -97,6 +99,8 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         architecture.describe(writer)
         describe_vocabulary(writer, tokenizer, architecture.config.vocab_size)
+        if (factors := architecture.rotary_factors()) is not None:
+            writer.add_tensor(f"{gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.ROPE_FREQS]}.weight", factors.float().numpy())
         for name, stored in read_contents(checkpoint):
             if name == _HEAD and architecture.config.tie_word_embeddings:
                 continue
@@ -107,7 +111,9 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
             blocks, report = _carry(stored, rows)
             writer.add_tensor(translate(name), blocks.data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
             carried.append(GgufTensor(name=name, gguf_name=translate(name), type=blocks.type, **report))
-    return GgufExport(file=str(out / FILE), architecture=architecture.name, tensors=carried)
+    return GgufExport(
+        file=str(out / FILE), architecture=architecture.name, for_transformers=factors is None, tensors=carried
+    )
 
 
 def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from laaciq.errors import BadOption
 from laaciq.export.gguf_file import import_gguf
@@ -47,6 +48,17 @@ class GgufArchitecture:
         heads = self.config.num_attention_heads if projection == "q_proj" else self.config.num_key_value_heads
         rows = torch.arange(heads * self.head_width).reshape(heads, 2, self.head_width // 2)
         return rows.transpose(1, 2).reshape(-1)
+
+    def rotary_factors(self) -> torch.Tensor | None:
+        """What llama.cpp divides the frequencies of rotary embeddings by, where they are scaled as in Llama 3.1; None where they are not.
+
+        transformers does not read them: to it, such a file is a model without scaling.
+        """
+        if self.config.rope_parameters.get("rope_type", "default") == "default":
+            return None
+        scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](self.config, torch.device("cpu"))
+        halves = torch.arange(0, self.head_width, 2) / self.head_width
+        return self.config.rope_parameters["rope_theta"] ** -halves / scaled
 
     def describe(self, writer: Any) -> None:
         """Write the numbers of the architecture."""
@@ -90,8 +102,10 @@ def _obstacle(config: Any) -> str | None:
     if config.model_type not in ARCHITECTURES:
         return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
     rotary = config.rope_parameters.get("rope_type", "default")
-    if rotary != "default":
-        return f"its rotary embeddings are scaled ({rotary}), which is not written yet"
+    if rotary != "default" and (rotary, config.model_type) != ("llama3", "llama"):
+        return (
+            f"its rotary embeddings are scaled ({rotary}), and only Llama 3's way in the architecture llama is written"
+        )
     if config.hidden_act != "silu":
         return f"its activation is {config.hidden_act}, where the runtimes compute silu"
     if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
