@@ -16,6 +16,7 @@ from laaciq.export.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.export.gguf_blocks import Blocks, to_blocks, to_halves
 from laaciq.export.gguf_file import gguf_file, import_gguf
 from laaciq.export.gguf_vocabulary import describe_vocabulary
+from laaciq.models import find_model
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
@@ -89,19 +90,20 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
     A folder that is no checkpoint of ours is written in 16 bits: what llama.cpp's own quantizer starts from.
     """
     gguf = import_gguf()
-    architecture = GgufArchitecture(AutoConfig.from_pretrained(checkpoint))
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    folder = find_model(checkpoint).path
+    architecture = GgufArchitecture(AutoConfig.from_pretrained(folder))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     translate = tensor_names(architecture.name, architecture.config.num_hidden_layers)
     carried = []
     with gguf_file(out / FILE, architecture.name) as writer:
         writer.add_type(gguf.GGUFType.MODEL)
-        writer.add_name(checkpoint.resolve().name)
+        writer.add_name(folder.resolve().name)
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         architecture.describe(writer)
         describe_vocabulary(writer, tokenizer, architecture.config.vocab_size)
         if (factors := architecture.rotary_factors()) is not None:
             writer.add_tensor(f"{gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.ROPE_FREQS]}.weight", factors.float().numpy())
-        for name, stored in read_contents(checkpoint):
+        for name, stored in read_contents(folder):
             if name == _HEAD and architecture.config.tie_word_embeddings:
                 continue
             rows = architecture.row_order(name)

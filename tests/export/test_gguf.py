@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import subprocess
 import sys
@@ -7,10 +8,11 @@ from functools import partial
 import gguf
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
-from laaciq.errors import BadOption
+from laaciq.errors import BadOption, BrokenModel, MissingExtra
 from laaciq.export.gguf import FILE, write_gguf
 from tests.tiny import save_tiny
 
@@ -177,6 +179,39 @@ def test_scaled_rotary_embeddings_are_refused(tmp_path):
     folder = save_tiny("llama", tmp_path / "model", rope_parameters=scaled)
     with pytest.raises(BadOption, match=r"scaled \(linear\)"):
         write_gguf(folder, tmp_path / "gguf")
+
+
+def test_frequencies_scaled_as_in_llama_3_are_for_llama_cpp(tmp_path):
+    scaled = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0}
+    scaled |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 128}
+    written = write_gguf(save_tiny("llama", tmp_path / "model", rope_parameters=scaled), tmp_path / "gguf")
+    assert not written.for_transformers
+    tensors = {tensor.name: tensor.data for tensor in gguf.GGUFReader(written.file).tensors}
+    # Wavelengths 2π, 20π, 200π, 2000π: below 128/4, between that and 128, and twice above.
+    smooth = (128 / (20 * math.pi) - 1) / (4 - 1)
+    assert tensors["rope_freqs.weight"] == pytest.approx([1, 1 / ((1 - smooth) / 8 + smooth), 8, 8], rel=1e-5)
+
+
+def test_without_the_library(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'laaciq\[gguf\]'"):
+        write_gguf(tmp_path, tmp_path)
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(BrokenModel, match=r"no config\.json"):
+        write_gguf(tmp_path, tmp_path / "gguf")
+
+
+def test_a_checkpoint_that_lacks_codes(tmp_path):
+    export(save_tiny("llama", tmp_path / "model"), tmp_path)
+    path = tmp_path / "checkpoint/model.safetensors"
+    tensors = load_file(path)
+    del tensors["model.layers.0.mlp.up_proj.codes"]
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(BrokenModel, match="half-written: it lacks tensors"):
+        write_gguf(tmp_path / "checkpoint", tmp_path / "again")
+    assert not list((tmp_path / "again").iterdir())
 
 
 def test_a_failure_half_way_leaves_no_file(tmp_path, monkeypatch):

@@ -47,9 +47,8 @@ def test_llama_cpp_computes_the_same_logits(name, tmp_path):
     llama = export(SAVED[name](tmp_path / "model"), tmp_path)
     theirs, ours = both_logits(llama, tmp_path / "checkpoint", list(range(5, 105)))
     # llama.cpp rounds what enters a product with blocks to 8 bits, and keys and values to float16.
-    error = ((theirs - ours).norm() / ours.norm()).item()
-    print(f"{name}: relative error of logits {error:.4f}")  # noqa: T201
-    assert error < 0.03
+    # Measured: 0.007 to 0.018, and 0.001 with all weights in F16.
+    assert (theirs - ours).norm() < 0.03 * ours.norm()
 
 
 def test_llama_cpp_finds_the_same_tokens(tmp_path):
