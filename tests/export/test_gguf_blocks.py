@@ -93,12 +93,17 @@ def test_the_affine_4_bit_grid_moves_by_no_more_than_its_offset_is_rounded(group
     assert 0 < moved <= 15 / 2**11 * step < OFFSET_ERROR * step
 
 
+def test_affine_8_bits_around_the_middle_fit():
+    weights = random_matrix()
+    matrix, plan = quantized(torch.cat([weights, -weights]), bits=8, group_size="tensor", symmetric=False)
+    blocks = to_blocks(matrix, plan)
+    assert blocks.type == "Q8_0"
+    assert np.array_equal(read(blocks), matrix.dequantize(plan).numpy())
+
+
 def test_affine_8_bits_on_one_side_of_zero_do_not_fit():
     matrix, plan = quantized(random_matrix().abs(), bits=8, symmetric=False)
     assert "255 steps from zero" in to_blocks(matrix, plan)
-    matrix, plan = quantized(random_matrix(), bits=8, symmetric=False)
-    # About as far on both sides of zero they do, if no zero point is off the middle by more than the range allows.
-    assert isinstance(to_blocks(matrix, plan), str | Blocks)
 
 
 def test_groups_that_are_no_blocks():
