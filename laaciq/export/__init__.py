@@ -1,0 +1,1 @@
+"""Exports: our checkpoints in the formats of other runtimes."""

@@ -1,0 +1,152 @@
+"""A checkpoint as a GGUF file, for llama.cpp and for transformers: our codes in blocks where a block type holds them, else 16 bits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+from transformers import AutoConfig, AutoTokenizer
+
+from laaciq.export.contents import Coded, read_contents
+from laaciq.export.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.export.gguf_blocks import Blocks, to_blocks, to_halves
+from laaciq.export.gguf_file import gguf_file, import_gguf
+from laaciq.export.gguf_vocabulary import describe_vocabulary
+from laaciq.models import find_model
+from laaciq.options import FULL_BITS
+
+FILE = "model.gguf"
+# Runtimes take the embeddings where it is not there.
+_HEAD = "lm_head.weight"
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GgufTensor(_Result):
+    """How one tensor is carried: its block type, and bits a weight in the checkpoint and in the file, all counted.
+
+    `error` is the largest difference from what the checkpoint means, over the tensor's largest weight; 0 is exact. It is measured on what the
+    gguf library reads out of the bytes. `folded` says what had no place in blocks, so that weights are written out in 16 bits; `left_out` what
+    the file lacks.
+    """
+
+    name: str
+    gguf_name: str
+    type: str
+    weights: int
+    bits_before: float
+    bits_after: float
+    error: float
+    folded: str | None = None
+    left_out: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.error == 0
+
+    @property
+    def widened(self) -> bool:
+        """Does it take more than in the checkpoint, with nothing folded?"""
+        return self.folded is None and self.bits_after > self.bits_before
+
+
+class GgufExport(_Result):
+    """What was written. `tensors` has the matrices; vectors are in 32 bits, exactly. `for_transformers` is false where llama.cpp alone
+    computes what the file says."""
+
+    file: str
+    architecture: str
+    for_transformers: bool
+    tensors: list[GgufTensor]
+
+    @property
+    def types(self) -> dict[str, int]:
+        """Number of matrices by type."""
+        return dict(Counter(tensor.type for tensor in self.tensors))
+
+    @property
+    def exact(self) -> bool:
+        """Does every weight mean what it means in the checkpoint?"""
+        return all(tensor.exact for tensor in self.tensors)
+
+    @property
+    def bits_before(self) -> float:
+        return _mean([(t.bits_before, t.weights) for t in self.tensors])
+
+    @property
+    def bits_after(self) -> float:
+        return _mean([(t.bits_after, t.weights) for t in self.tensors])
+
+
+def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
+    """Write `out`/model.gguf, whole or not at all. Language tables stay behind: the file has the shared scales.
+
+    A folder that is no checkpoint of ours is written in 16 bits: what llama.cpp's own quantizer starts from.
+    """
+    gguf = import_gguf()
+    folder = find_model(checkpoint).path
+    architecture = GgufArchitecture(AutoConfig.from_pretrained(folder))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    translate = tensor_names(architecture.name, architecture.config.num_hidden_layers)
+    carried = []
+    with gguf_file(out / FILE, architecture.name) as writer:
+        writer.add_type(gguf.GGUFType.MODEL)
+        writer.add_name(folder.resolve().name)
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+        architecture.describe(writer)
+        describe_vocabulary(writer, tokenizer, architecture.config.vocab_size)
+        if (factors := architecture.rotary_factors()) is not None:
+            writer.add_tensor(f"{gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.ROPE_FREQS]}.weight", factors.float().numpy())
+        for name, stored in read_contents(folder):
+            if name == _HEAD and architecture.config.tie_word_embeddings:
+                continue
+            rows = architecture.row_order(name)
+            if isinstance(stored, torch.Tensor) and stored.ndim == 1:
+                writer.add_tensor(translate(name), stored.float().numpy())
+                continue
+            blocks, report = _carry(stored, rows)
+            writer.add_tensor(translate(name), blocks.data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
+            carried.append(GgufTensor(name=name, gguf_name=translate(name), type=blocks.type, **report))
+    return GgufExport(
+        file=str(out / FILE), architecture=architecture.name, for_transformers=factors is None, tensors=carried
+    )
+
+
+def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, dict[str, Any]]:
+    """A matrix, its rows in GGUF's order, in the type that holds it, and what there is to report of that."""
+    gguf = import_gguf()
+    plan = None if isinstance(stored, torch.Tensor) else stored.plan
+    weights = stored.float() if isinstance(stored, torch.Tensor) else stored.weights()
+    weights = weights if rows is None else weights[rows]
+    found = None if isinstance(stored, torch.Tensor) else _from_codes(stored, rows)
+    blocks = found if isinstance(found, Blocks) else to_halves(weights.numpy())
+    read = gguf.quants.dequantize(blocks.data, gguf.GGMLQuantizationType[blocks.type])
+    error = np.abs(read - weights.numpy()).max() / max(weights.abs().max().item(), 1e-30)
+    return blocks, {
+        "weights": weights.numel(),
+        "bits_before": plan.stored_bits / plan.weights if plan else float(FULL_BITS),
+        "bits_after": 8 * blocks.data.nbytes / weights.numel(),
+        "error": float(error),
+        "folded": found if isinstance(found, str) else None,
+        "left_out": f"scales of {plan.tables} clusters of languages" if plan and plan.tables else None,
+    }
+
+
+def _from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
+    """Blocks, or in words why there are none."""
+    plan = stored.plan
+    if plan.kept:
+        return f"{plan.keep:g} % of its weights are kept in 16 bits"
+    if plan.rank:
+        return f"it has a correction of rank {plan.rank}"
+    return to_blocks((stored if rows is None else stored.reordered(rows)).quantized, plan)
+
+
+def _mean(shares: list[tuple[float, int]]) -> float:
+    return sum(value * count for value, count in shares) / sum(count for _, count in shares)

@@ -1,0 +1,115 @@
+"""What GGUF says of a model's architecture: the names of its tensors, the order of their rows, and the numbers that a runtime needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from laaciq.errors import BadOption
+from laaciq.export.gguf_file import import_gguf
+
+# By transformers' model type; GGUF calls them the same.
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+# Model types that GGUF knows under another name.
+_OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox"}
+
+
+@dataclass(frozen=True)
+class GgufArchitecture:
+    """Of one model, by its configuration in transformers."""
+
+    config: Any
+
+    def __post_init__(self) -> None:
+        if reason := _obstacle(self.config):
+            raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
+
+    @property
+    def name(self) -> str:
+        return self.config.model_type
+
+    @property
+    def head_width(self) -> int:
+        return getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
+
+    def row_order(self, name: str) -> torch.Tensor | None:
+        """Where the rows of a tensor come from; None where they stay.
+
+        Rotary embeddings turn pairs of rows within a head. transformers pairs row i with row i + half; llama.cpp pairs neighbours in the
+        architecture that it calls llama, and follows transformers in the others.
+        """
+        projection = next((p for p in ("q_proj", "k_proj") if f".{p}." in name), None)
+        if self.name != "llama" or projection is None:
+            return None
+        heads = self.config.num_attention_heads if projection == "q_proj" else self.config.num_key_value_heads
+        rows = torch.arange(heads * self.head_width).reshape(heads, 2, self.head_width // 2)
+        return rows.transpose(1, 2).reshape(-1)
+
+    def rotary_factors(self) -> torch.Tensor | None:
+        """What llama.cpp divides the frequencies of rotary embeddings by, where they are scaled as in Llama 3.1; None where they are not.
+
+        transformers does not read them: to it, such a file is a model without scaling.
+        """
+        if self.config.rope_parameters.get("rope_type", "default") == "default":
+            return None
+        scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](self.config, torch.device("cpu"))
+        halves = torch.arange(0, self.head_width, 2) / self.head_width
+        return self.config.rope_parameters["rope_theta"] ** -halves / scaled
+
+    def describe(self, writer: Any) -> None:
+        """Write the numbers of the architecture."""
+        config = self.config
+        writer.add_context_length(config.max_position_embeddings)
+        writer.add_embedding_length(config.hidden_size)
+        writer.add_block_count(config.num_hidden_layers)
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count(config.num_attention_heads)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_key_length(self.head_width)
+        writer.add_value_length(self.head_width)
+        writer.add_rope_dimension_count(self.head_width)
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_vocab_size(config.vocab_size)
+
+
+def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:
+    """From the name of a tensor in transformers to that in GGUF, for any architecture that llama.cpp knows."""
+    gguf = import_gguf()
+    known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    architecture = _OTHER_NAMES.get(model_type, model_type)
+    if architecture not in known:
+        raise BadOption(f"GGUF does not know the architecture {model_type!r}: llama.cpp cannot run this model")
+    names = gguf.get_tensor_name_map(known[architecture], blocks)
+
+    def translate(name: str) -> str:
+        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if found is None:
+            raise BadOption(
+                f"GGUF has no name for {name} in the architecture {architecture}: llama.cpp has no such layer"
+            )
+        return found
+
+    return translate
+
+
+def _obstacle(config: Any) -> str | None:
+    """What GGUF, or transformers' reader of it, would not take over from the configuration."""
+    if config.model_type not in ARCHITECTURES:
+        return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
+    rotary = config.rope_parameters.get("rope_type", "default")
+    if rotary != "default" and (rotary, config.model_type) != ("llama3", "llama"):
+        return (
+            f"its rotary embeddings are scaled ({rotary}), and only Llama 3's way in the architecture llama is written"
+        )
+    if config.hidden_act != "silu":
+        return f"its activation is {config.hidden_act}, where the runtimes compute silu"
+    if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
+        return "its linear layers have biases, of which the file cannot say that they are there"
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        return "it has attention in a sliding window, which the runtimes do not compute for this architecture"
+    return None

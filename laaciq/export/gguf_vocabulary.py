@@ -1,0 +1,94 @@
+"""A tokenizer in a GGUF file: byte-level BPE, with the name by which runtimes know how text is split before merging."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from laaciq.errors import BadOption
+from laaciq.export.gguf_file import import_gguf
+
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# By the pattern of the split that comes before the bytes. Without one, bytes are split as in GPT-2.
+_SPLITS = {_LLAMA3: "llama-bpe", _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}"): "qwen2"}
+# These runtimes take a word that is a token as it is, without merging.
+_WHOLE_WORDS = {"llama-bpe"}
+
+
+def describe_vocabulary(writer: Any, tokenizer: Any, size: int) -> None:
+    """Write tokens, up to the `size` of the embeddings, merges, special tokens, and what is put around a text."""
+    gguf = import_gguf()
+    described = json.loads(tokenizer.backend_tokenizer.to_str())
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(split_name(described))
+    tokens, types = [], []
+    added = tokenizer.added_tokens_decoder
+    by_id = {index: token for token, index in tokenizer.get_vocab().items()}
+    for index in range(size):
+        tokens.append(by_id.get(index, f"[PAD{index}]"))
+        if index not in by_id:
+            types.append(gguf.TokenType.UNUSED)
+        elif index in added:
+            types.append(gguf.TokenType.CONTROL if added[index].special else gguf.TokenType.USER_DEFINED)
+        else:
+            types.append(gguf.TokenType.NORMAL)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    merges = described["model"]["merges"]
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
+    for role in ("bos", "eos", "unk", "pad"):
+        if (index := getattr(tokenizer, f"{role}_token_id")) is not None:
+            getattr(writer, f"add_{role}_token_id")(index)
+    before, after = _around(tokenizer)
+    writer.add_add_bos_token(before)
+    writer.add_add_eos_token(after)
+    if isinstance(tokenizer.chat_template, str):
+        writer.add_chat_template(tokenizer.chat_template)
+
+
+def split_name(described: dict[str, Any]) -> str:
+    """llama.cpp's name of the way in which a tokenizer, given as tokenizer.json, splits text."""
+    model = described["model"]
+    steps = _steps(described["pre_tokenizer"], "pretokenizers")
+    if model["type"] != "BPE" or not steps or steps[-1]["type"] != "ByteLevel":
+        raise BadOption(
+            "this model's tokenizer is no byte-level BPE, and no other is written to GGUF yet: give another --format"
+        )
+    *splits, last = steps
+    name = None
+    if not splits and last["use_regex"]:
+        name = "gpt-2"
+    elif len(splits) == 1 and splits[0]["type"] == "Split" and not last["use_regex"]:
+        name = _SPLITS.get(splits[0]["pattern"].get("Regex"))
+    # Composing characters, as in Qwen, is left out by llama.cpp for its own files too.
+    changed = [step["type"] for step in _steps(described["normalizer"], "normalizers") if step["type"] != "NFC"]
+    if name is None or changed or last["add_prefix_space"]:
+        raise BadOption("llama.cpp has no name for the way in which this tokenizer splits text: give another --format")
+    if bool(model.get("ignore_merges")) != (name in _WHOLE_WORDS):
+        raise BadOption(
+            f"this tokenizer merges words otherwise than llama.cpp does under {name!r}: give another --format"
+        )
+    return name
+
+
+def _steps(described: dict[str, Any] | None, parts: str) -> list[dict[str, Any]]:
+    if described is None:
+        return []
+    return described[parts] if described["type"] == "Sequence" else [described]
+
+
+def _around(tokenizer: Any) -> tuple[bool, bool]:
+    """Does a text get a bos token before it, an eos token after it?"""
+    text = "a"
+    plain = tokenizer(text, add_special_tokens=False)["input_ids"]
+    whole = tokenizer(text)["input_ids"]
+    for before in ([], [tokenizer.bos_token_id]):
+        for after in ([], [tokenizer.eos_token_id]):
+            if before + plain + after == whole:
+                return bool(before), bool(after)
+    raise BadOption(
+        "this tokenizer puts more around a text than bos and eos, which GGUF cannot say: give another --format"
+    )
