@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
-from laaciq.export.gguf import FILE, write_gguf
+from laaciq.exporting.gguf import FILE, write_gguf
 
 Logits = Callable[[list[int]], torch.Tensor]
 

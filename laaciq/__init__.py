@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.exporting import export
+    from laaciq.exporting.llama_quantize import imatrix
     from laaciq.gate import check
     from laaciq.inspection import profile, screen, survey
     from laaciq.plans import plan
@@ -35,6 +36,7 @@ __all__ = [
     "evaluate",
     "export",
     "generate",
+    "imatrix",
     "plan",
     "profile",
     "quantize",
@@ -53,6 +55,7 @@ _LAZY = {
     "evaluate": "laaciq.comparison",
     "export": "laaciq.exporting",
     "generate": "laaciq.serving",
+    "imatrix": "laaciq.exporting.llama_quantize",
     "plan": "laaciq.plans",
     "profile": "laaciq.inspection",
     "quantize": "laaciq.compression",

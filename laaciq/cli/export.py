@@ -15,7 +15,7 @@ from laaciq.options import BUILTIN, ExportOptions
 @shared.options_of(ExportOptions)
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="A folder that 'laaciq quantize' or 'laaciq run' wrote.")],
-    format: Annotated[str, typer.Option(help="compressed-tensors or gptq.")],
+    format: Annotated[str, typer.Option(help="compressed-tensors, gptq or gguf.")],
     out: Annotated[Path, typer.Option(help="Folder for the export.")],
     against: Annotated[str | None, typer.Option(help="The original, where --fold changes numbers.")] = None,
     texts: shared.TextSource = BUILTIN,

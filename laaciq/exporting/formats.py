@@ -15,7 +15,8 @@ import torch
 from laaciq.engine.files import write_text
 from laaciq.exporting import gptq, pack_quantized
 from laaciq.exporting.carrying import CarriedMatrix, Layout, carry, fit
-from laaciq.exporting.results import Misfit, Rule
+from laaciq.exporting.gguf_format import GgufFormat
+from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import Source
 from laaciq.exporting.vllm import check_rules
 from laaciq.models.loading import Kind
@@ -27,16 +28,6 @@ from laaciq.quantization.kept import half
 # Tokenizer, chat template, generation: data, never code.
 _DATA = (".json", ".txt", ".model", ".jinja")
 _REPLACED = ("config.json", PLAN, "model.safetensors.index.json")
-
-
-@dataclass(frozen=True)
-class Written:
-    """What a format says of a folder that it wrote, for `Exported`."""
-
-    layouts: dict[str, int]
-    widened: int
-    vllm: list[Rule] | None
-    notes: list[str]
 
 
 class Format(Protocol):
@@ -192,4 +183,4 @@ GPTQ = PackedFormat(
     configure=gptq.quantization_config,
     notes=gptq.notes,
 )
-FORMATS: dict[str, Format] = {known.name: known for known in (COMPRESSED_TENSORS, GPTQ)}
+FORMATS: dict[str, Format] = {known.name: known for known in (COMPRESSED_TENSORS, GPTQ, GgufFormat())}

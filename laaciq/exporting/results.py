@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +27,16 @@ class Rule(_Strict):
 
     rule: str
     broken_by: list[str]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a format says of a folder that it wrote, for `Exported`."""
+
+    layouts: dict[str, int]
+    widened: int
+    vllm: list[Rule] | None
+    notes: list[str]
 
 
 class Exported(_Strict):

@@ -44,4 +44,5 @@ def read_source(checkpoint: str | Path) -> Source:
 
 
 def weight_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in ModelFolder(str(folder), folder).weight_files)
+    files = list(folder.glob("*.gguf")) or ModelFolder(str(folder), folder).weight_files
+    return sum(path.stat().st_size for path in files)

@@ -160,7 +160,7 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
         laaciq.export(checkpoint, format="gptq", out=checkpoint)
     with pytest.raises(BadOption, match="no laaciq checkpoint"):
         laaciq.export(model, format="gptq", out=tmp_path / "out")
-    with pytest.raises(BadOption, match="there are compressed-tensors, gptq"):
+    with pytest.raises(BadOption, match="there are compressed-tensors, gptq, gguf"):
         laaciq.export(checkpoint, format="awq", out=tmp_path / "out")
 
 

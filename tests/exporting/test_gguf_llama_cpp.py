@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from tests.export.test_gguf import TEXTS, save_qwen3
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
-from laaciq.export.gguf import FILE, write_gguf
-from tests.export.test_gguf import TEXTS, save_qwen3
+from laaciq.exporting.gguf import FILE, write_gguf
 from tests.tiny import save_tiny
 
 llama_cpp = pytest.importorskip("llama_cpp")

@@ -14,8 +14,8 @@ import numpy as np
 
 from laaciq.engine.files import write_text
 from laaciq.errors import BadOption
-from laaciq.export.gguf_architecture import tensor_names
-from laaciq.export.gguf_file import gguf_file, import_gguf
+from laaciq.exporting.gguf_architecture import tensor_names
+from laaciq.exporting.gguf_file import gguf_file, import_gguf
 from laaciq.models import LanguageModel
 from laaciq.options import FULL_BITS
 from laaciq.planning import Plan

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from laaciq.export.gguf_blocks import (
+from laaciq.exporting.gguf_blocks import (
     OFFSET_ERROR,
     Blocks,
     pack_q4_0,

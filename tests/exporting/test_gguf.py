@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
 from laaciq.errors import BadOption, BrokenModel, MissingExtra
-from laaciq.export.gguf import FILE, write_gguf
+from laaciq.exporting.gguf import FILE, write_gguf
 from tests.tiny import save_tiny
 
 # Scripts, joined letters, digits, an apostrophe, spaces in a row, and a special token.
@@ -222,7 +222,7 @@ def test_a_failure_half_way_leaves_no_file(tmp_path, monkeypatch):
     def fail(*args):
         raise MemoryError
 
-    monkeypatch.setattr("laaciq.export.gguf.to_halves", fail)
+    monkeypatch.setattr("laaciq.exporting.gguf.to_halves", fail)
     with pytest.raises(MemoryError):
         write_gguf(folder, tmp_path / "gguf")
     assert [path.name for path in (tmp_path / "gguf").iterdir()] == [FILE]

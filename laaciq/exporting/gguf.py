@@ -11,11 +11,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from transformers import AutoConfig, AutoTokenizer
 
-from laaciq.export.contents import Coded, read_contents
-from laaciq.export.gguf_architecture import GgufArchitecture, tensor_names
-from laaciq.export.gguf_blocks import Blocks, to_blocks, to_halves
-from laaciq.export.gguf_file import gguf_file, import_gguf
-from laaciq.export.gguf_vocabulary import describe_vocabulary
+from laaciq.exporting.contents import Coded, read_contents
+from laaciq.exporting.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.exporting.gguf_blocks import Blocks, to_blocks, to_halves
+from laaciq.exporting.gguf_file import gguf_file, import_gguf
+from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import find_model
 from laaciq.options import FULL_BITS
 
@@ -124,7 +124,7 @@ def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blo
     plan = None if isinstance(stored, torch.Tensor) else stored.plan
     weights = stored.float() if isinstance(stored, torch.Tensor) else stored.weights()
     weights = weights if rows is None else weights[rows]
-    found = None if isinstance(stored, torch.Tensor) else _from_codes(stored, rows)
+    found = None if isinstance(stored, torch.Tensor) else from_codes(stored, rows)
     blocks = found if isinstance(found, Blocks) else to_halves(weights.numpy())
     read = gguf.quants.dequantize(blocks.data, gguf.GGMLQuantizationType[blocks.type])
     error = np.abs(read - weights.numpy()).max() / max(weights.abs().max().item(), 1e-30)
@@ -138,7 +138,7 @@ def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blo
     }
 
 
-def _from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
+def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
     """Blocks, or in words why there are none."""
     plan = stored.plan
     if plan.kept:

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import torch
 
-from laaciq.errors import BrokenModel
 from laaciq.models import ModelFolder, stream_tensors
 from laaciq.planning import TensorPlan
 from laaciq.quantization import is_checkpoint, read_plan
-from laaciq.quantization.checkpoint import check_parts, layer_name
+from laaciq.quantization.checkpoint import stream_checkpoint
 from laaciq.quantization.grid import Grid, QuantizedMatrix
-from laaciq.quantization.stored import part_shapes, read_stored
 
 
 @dataclass(frozen=True)
@@ -37,19 +35,9 @@ class Coded:
 
 def read_contents(folder: Path) -> Iterator[tuple[str, torch.Tensor | Coded]]:
     """Every tensor under the model's own name, one at a time."""
-    plans = read_plan(folder).tensors if is_checkpoint(folder) else []
-    planned = {layer_name(plan): plan for plan in plans if plan.quantized}
-    pending: dict[str, dict[str, torch.Tensor]] = {}
-    for name, value in stream_tensors(ModelFolder(str(folder), folder)):
-        layer, _, part = name.rpartition(".")
-        if layer not in planned or part not in part_shapes(planned[layer]):
-            yield name, value
-            continue
-        plan, parts = planned[layer], pending.setdefault(layer, {})
-        parts[part] = value
-        if len(parts) == len(part_shapes(plan)):
-            check_parts(parts, plan)
-            del planned[layer]
-            yield plan.name, Coded(read_stored(pending.pop(layer), plan), plan)
-    if planned:
-        raise BrokenModel(f"{folder} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
+    if not is_checkpoint(folder):
+        yield from stream_tensors(ModelFolder(str(folder), folder))
+        return
+    plan = read_plan(folder)
+    for name, stored in stream_checkpoint(folder, plan):
+        yield name, Coded(stored, plan[name]) if isinstance(stored, QuantizedMatrix) else stored

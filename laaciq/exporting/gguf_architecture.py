@@ -10,7 +10,7 @@ import torch
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from laaciq.errors import BadOption
-from laaciq.export.gguf_file import import_gguf
+from laaciq.exporting.gguf_file import import_gguf
 
 # By transformers' model type; GGUF calls them the same.
 ARCHITECTURES = ("llama", "qwen2", "qwen3")

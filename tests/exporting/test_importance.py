@@ -8,7 +8,7 @@ import torch
 
 import laaciq
 from laaciq.errors import BadOption
-from laaciq.export.importance import TYPES, importance, tensor_types, write_importance, write_tensor_types
+from laaciq.exporting.importance import TYPES, importance, tensor_types, write_importance, write_tensor_types
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, QuantizeOptions
 from laaciq.planning import make_plans

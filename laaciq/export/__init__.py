@@ -1,1 +1,0 @@
-"""Exports: our checkpoints in the formats of other runtimes."""
