@@ -12,6 +12,7 @@ from laaciq import __version__
 from laaciq.cli import (
     bench,
     calibration,
+    card,
     check,
     clipping,
     evaluate,
@@ -39,6 +40,7 @@ for command in (
     quantize.methods,
     evaluate.evaluate,
     check.check,
+    card.card,
     bench.bench,
     inspect.profile,
     inspect.screen,
