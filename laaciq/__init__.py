@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
+    from laaciq.harness import tasks
     from laaciq.inspection import profile, screen, survey
     from laaciq.plans import plan
     from laaciq.publishing import card
@@ -45,6 +46,7 @@ __all__ = [
     "run",
     "screen",
     "survey",
+    "tasks",
 ]
 
 # Importing torch and transformers takes seconds; what needs them is imported when it is first used.
@@ -62,6 +64,7 @@ _LAZY = {
     "run": "laaciq.chain",
     "screen": "laaciq.inspection",
     "survey": "laaciq.inspection",
+    "tasks": "laaciq.harness",
 }
 
 
