@@ -52,8 +52,8 @@ def tasks(
 ) -> Tasks:
     """Write a folder for the harness's `--include_path`, from the test part of the texts: no plan was chosen on it.
 
-    `laaciq_bits` asks for bits per byte of every passage, `laaciq_order` which of four endings has its words in order. A group has no mean: it would
-    hide the language that pays most.
+    `laaciq_bits` asks for bits per byte of every passage, `laaciq_order` which of four endings has its words in order. A group has no
+    mean: it would hide the language that pays most.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _ours(folder))):
