@@ -1,7 +1,8 @@
 """LA-ACIQ: quantize multilingual language models so that no language pays for the others.
 
 `laaciq.run(...)` does it all; `laaciq.plan(...)` plans, `laaciq.quantize(...)` writes a checkpoint; `laaciq.evaluate(...)` measures a model
-that is quantized already; `laaciq.check(...)` judges a run. Once this package is imported, transformers loads our checkpoints.
+that is quantized already; `laaciq.check(...)` judges a run, `laaciq.card(...)` writes its model card. Once this package is imported,
+transformers loads our checkpoints.
 """
 
 from importlib import import_module
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from laaciq.exporting import export
     from laaciq.exporting.llama_quantize import imatrix
     from laaciq.gate import check
+    from laaciq.harness import tasks
     from laaciq.inspection import profile, screen, survey
     from laaciq.plans import plan
+    from laaciq.publishing import card
     from laaciq.serving import generate
     from laaciq.speed import bench
 
@@ -32,6 +35,7 @@ __all__ = [
     "LaaciqError",
     "__version__",
     "bench",
+    "card",
     "check",
     "evaluate",
     "export",
@@ -46,11 +50,13 @@ __all__ = [
     "run",
     "screen",
     "survey",
+    "tasks",
 ]
 
 # Importing torch and transformers takes seconds; what needs them is imported when it is first used.
 _LAZY = {
     "bench": "laaciq.speed",
+    "card": "laaciq.publishing",
     "check": "laaciq.gate",
     "evaluate": "laaciq.comparison",
     "export": "laaciq.exporting",
@@ -64,6 +70,7 @@ _LAZY = {
     "run": "laaciq.chain",
     "screen": "laaciq.inspection",
     "survey": "laaciq.inspection",
+    "tasks": "laaciq.harness",
 }
 
 

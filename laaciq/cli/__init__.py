@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from laaciq import __version__
 from laaciq.cli import (
     bench,
     calibration,
+    card,
     check,
     clipping,
     evaluate,
@@ -19,6 +21,7 @@ from laaciq.cli import (
     gateway,
     imatrix,
     inspect,
+    lm_eval,
     plan,
     quantize,
     run,
@@ -43,6 +46,7 @@ for command in (
     export.export,
     imatrix.imatrix,
     check.check,
+    card.card,
     bench.bench,
     inspect.profile,
     inspect.screen,
@@ -53,8 +57,10 @@ for command in (
     calibration.calibration,
     clipping.clipping,
     texts.texts,
+    lm_eval.tasks,
 ):
     app.command()(command)
+app.command("lm-eval", context_settings=lm_eval.PASSED_ON)(lm_eval.lm_eval)
 
 
 def _version(wanted: bool) -> None:
@@ -77,7 +83,7 @@ def main() -> None:
     try:
         app()
     except LaaciqError as error:
-        Console(stderr=True).print(f"[bold red]laaciq:[/] {error}", soft_wrap=True, highlight=False)
+        Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

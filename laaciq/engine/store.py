@@ -20,6 +20,7 @@ from laaciq.errors import OutputConflict
 
 Result = TypeVar("Result", bound=BaseModel)
 MARKER = "run.json"
+CARD = "README.md"
 
 
 def key_of(*parts: object) -> str:
@@ -78,8 +79,10 @@ class RunFolder:
 
 
 def _content(path: Path) -> str:
-    """Of a file the digest; of a folder the names and sizes, since checkpoints are large."""
+    """Of a file the digest; of a folder the names and sizes, since checkpoints are large. A model card may be added at any time."""
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    listing = sorted((str(p.relative_to(path)), p.stat().st_size) for p in path.rglob("*") if p.is_file())
+    listing = sorted(
+        (str(p.relative_to(path)), p.stat().st_size) for p in path.rglob("*") if p.is_file() and p.name != CARD
+    )
     return hashlib.sha256(json.dumps(listing).encode()).hexdigest()

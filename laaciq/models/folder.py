@@ -17,7 +17,7 @@ from laaciq import reference
 from laaciq.errors import BrokenModel
 from laaciq.options import REFERENCE
 
-_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "README.md"]
 # Files up to this size are hashed whole; of larger ones the ends, the size and the time of change.
 _HASHED_WHOLE = 64 * 2**20
 _HASHED_END = 2**20

@@ -22,58 +22,63 @@ def markdown_report(
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
-        f"**{_escaped(evaluation.verdict)}**",
-        *([_escaped(wording.usual_sentence(evaluation, baseline))] if baseline else []),
+        f"**{escaped(evaluation.verdict)}**",
+        *([escaped(wording.usual_sentence(evaluation, baseline))] if baseline else []),
         "## What was compared",
-        _facts(evaluation, plans),
+        facts_list(evaluation, plans),
         "## By language",
-        _table(evaluation, baseline),
-        _escaped(wording.table_caption(evaluation)),
+        language_table(evaluation, baseline),
+        escaped(wording.table_caption(evaluation)),
         "## Disparity",
-        _escaped(" ".join(wording.disparity_sentences(evaluation))),
-        *([_escaped(disagreement)] if disagreement else []),
-        *(["## The plan", _escaped(" ".join(wording.planning_sentences(planning)))] if planning else []),
+        escaped(" ".join(wording.disparity_sentences(evaluation))),
+        *([escaped(disagreement)] if disagreement else []),
+        *(["## The plan", escaped(" ".join(wording.planning_sentences(planning)))] if planning else []),
         "## Definitions",
-        "\n".join(f"- **{term}**: {_escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
+        "\n".join(f"- **{term}**: {escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
-        _code_block(command),
+        code_block(command),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(evaluation: Evaluation, plans: PlanSet | None) -> str:
+def facts_list(evaluation: Evaluation, plans: PlanSet | None) -> str:
     return "\n".join(
-        f"- {fact.label}: {_code_span(fact.value) if fact.verbatim else _escaped(fact.value)}"
+        f"- {fact.label}: {code_span(fact.value) if fact.verbatim else escaped(fact.value)}"
         for fact in wording.facts(evaluation, plans)
     )
 
 
-def _table(evaluation: Evaluation, baseline: Evaluation | None) -> str:
+def language_table(evaluation: Evaluation, baseline: Evaluation | None) -> str:
     columns = wording.columns(evaluation, baseline)
+    rows = [[column.cell(result) for column in columns] for result in evaluation.worst_first]
+    return table([column.heading for column in columns], rows, numeric=[column.numeric for column in columns])
+
+
+def table(headings: list[str], rows: list[list[str]], *, numeric: list[bool]) -> str:
     lines = [
-        [column.heading for column in columns],
-        ["---:" if column.numeric else "---" for column in columns],
-        *([_escaped(column.cell(result)) for column in columns] for result in evaluation.worst_first),
+        headings,
+        ["---:" if right else "---" for right in numeric],
+        *([escaped(cell) for cell in row] for row in rows),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text in one line that no Markdown reader takes for markup; intervals such as [2.8, 3.7] stay readable."""
     one_line = " ".join(text.split())
     return re.sub(r"[\\`*_<|~]|(?<=\])[(\[]|!(?=\[)", r"\\\g<0>", one_line)
 
 
-def _code_span(text: str) -> str:
+def code_span(text: str) -> str:
     one_line = " ".join(text.split())
     fence = "`" * (_longest_run(one_line) + 1)
     padding = " " if "`" in one_line else ""
     return f"{fence}{padding}{one_line}{padding}{fence}"
 
 
-def _code_block(text: str) -> str:
+def code_block(text: str, language: str = "sh") -> str:
     fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}sh\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _longest_run(text: str) -> int:

@@ -1,0 +1,82 @@
+"""Questions out of plain text: which ending has its words in order? Any text makes a task, in any language."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from laaciq.corpus.texts import Passages
+from laaciq.errors import BrokenTexts
+
+CHOICES = 4
+_VIRAMA = 9
+# Letters that are moved together where a script puts no space between words.
+_RUN = 3
+
+
+@dataclass(frozen=True)
+class Question:
+    """The first half of a passage, and endings of which the one at `answer` is its own."""
+
+    start: str
+    endings: tuple[str, ...]
+    answer: int
+
+
+def questions(passages: Passages) -> list[Question]:
+    """One a passage. In a wrong ending two neighbouring words of the right one have changed places: small models can tell, and as all endings
+    have the same letters, none is favoured by its length."""
+    asked = []
+    for place, text in enumerate(passages.texts):
+        start, ending = cut(text)
+        wrong = disordered(ending)
+        if len(wrong) < CHOICES - 1:
+            raise BrokenTexts(
+                f"{passages.language.code} has a passage too short to ask about: {text[:60]!r}; join it to another"
+            )
+        answer = place % CHOICES
+        asked.append(Question(start, (*wrong[:answer], ending, *wrong[answer:]), answer))
+    return asked
+
+
+def cut(text: str) -> tuple[str, str]:
+    """Two halves that join to the whole: at the space nearest the middle, or where a script has none between two letters."""
+    middle = len(text) // 2
+    spaces = [place for place, letter in enumerate(text) if letter.isspace()]
+    near = min(spaces, key=lambda place: abs(place - middle), default=None)
+    if near is not None and abs(near - middle) <= len(text) // 4:
+        return text[:near], text[near:]
+    while middle < len(text) and _joined(text[middle - 1], text[middle]):
+        middle += 1
+    return text[:middle], text[middle:]
+
+
+def disordered(ending: str) -> list[str]:
+    """Up to three different wrong endings, the exchange at places spread over the ending."""
+    # Pieces at even places, what stands between them at odd ones.
+    parts = re.split(r"(\s+)", ending)
+    if len(parts) < 2 * CHOICES + 1:
+        parts = _runs(ending)
+    # An ending may begin with a space, and so with an empty piece.
+    places = [p for p in range(0, len(parts) - 2, 2) if parts[p] and parts[p] != parts[p + 2]]
+    chosen = {places[number * len(places) // (CHOICES - 1)] for number in range(CHOICES - 1)} if places else set()
+    return ["".join([*parts[:p], parts[p + 2], parts[p + 1], parts[p], *parts[p + 3 :]]) for p in sorted(chosen)]
+
+
+def _runs(text: str) -> list[str]:
+    """Runs of letters, with nothing between them; space in front stays there."""
+    letters: list[str] = []
+    bare = text.lstrip()
+    for letter in bare:
+        if letters and _joined(letters[-1][-1], letter):
+            letters[-1] += letter
+        else:
+            letters.append(letter)
+    runs = ["".join(letters[place : place + _RUN]) for place in range(0, len(letters), _RUN)]
+    return ["", text.removesuffix(bare), *(part for run in runs for part in (run, ""))][:-1]
+
+
+def _joined(before: str, after: str) -> bool:
+    """Marks and joiners belong to the letter before them, and a virama ties the next one to it."""
+    return unicodedata.category(after) in ("Mn", "Mc", "Me", "Cf") or unicodedata.combining(before) == _VIRAMA

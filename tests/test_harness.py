@@ -1,0 +1,36 @@
+import json
+
+import pytest
+import yaml
+
+import laaciq
+from laaciq.errors import OutputConflict
+
+
+def test_a_task_for_every_language_in_the_harness_s_format(tmp_path):
+    found = laaciq.tasks(tmp_path / "tasks", languages=["eng", "Swahili"])
+    assert found.groups == {
+        "laaciq_bits": ["laaciq_bits_eng", "laaciq_bits_swa"],
+        "laaciq_order": ["laaciq_order_eng", "laaciq_order_swa"],
+    }
+    for group, members in found.groups.items():
+        assert yaml.safe_load((tmp_path / f"tasks/{group}.yaml").read_text()) == {"group": group, "task": members}
+        for name in members:
+            own = yaml.safe_load((tmp_path / f"tasks/{name}.yaml").read_text())
+            assert own["task"] == name
+            assert (tmp_path / "tasks" / own["include"]).exists()
+            with open(own["dataset_kwargs"]["data_files"]["test"]) as rows:
+                asked = [json.loads(row) for row in rows]
+            # Test text and nothing else: plans were chosen on the rest.
+            assert [row["text"] for row in asked] == list(laaciq.read_split().test[name[-3:]].texts)
+
+
+def test_written_again_but_over_nothing_else(tmp_path):
+    laaciq.tasks(tmp_path / "tasks", languages=["eng"])
+    laaciq.tasks(tmp_path / "tasks", languages=["swa"])
+    assert not (tmp_path / "tasks/eng.jsonl").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("")
+    with pytest.raises(OutputConflict, match="something else"):
+        laaciq.tasks(tmp_path / "mine")
+    assert (tmp_path / "mine/thesis.txt").exists()

@@ -1,0 +1,164 @@
+import json
+import shutil
+
+import pytest
+from huggingface_hub import ModelCard
+from typer.testing import CliRunner
+
+import laaciq
+from laaciq.cli import app
+from laaciq.errors import BadOption
+from laaciq.evaluation import Evaluation
+from laaciq.evaluation.verdict import percent
+from laaciq.report.wording import percent_estimate
+from tests.tiny import save_tiny
+
+FEW = ["eng", "swa", "hin"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model, texts and a run of it."""
+    folder = tmp_path_factory.mktemp("published")
+    whole = laaciq.read_texts()
+    (folder / "texts").mkdir()
+    for code in FEW:
+        (folder / f"texts/{code}.txt").write_text("\n".join(text[:40] for text in whole[code].texts[:20]))
+    save_tiny("llama", folder / "model")
+    (folder / "model/README.md").write_text("---\nlicense: mit\n---\n# The original\n")
+    laaciq.run(folder / "model", out=folder / "run", **options(folder))
+    return folder
+
+
+def options(folder):
+    return {"texts": str(folder / "texts"), "method": "gptq", "bits": 3, "group_size": 16, "served_bound": 100.0}
+
+
+@pytest.fixture
+def run(folder, tmp_path):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_the_card_lies_in_the_checkpoint_and_the_hub_reads_it(run):
+    written = laaciq.card(run, base_model="org/large", name="me/small", license="apache-2.0")
+    card = ModelCard.load(run / "checkpoint/README.md")
+    assert written.text == (run / "checkpoint/README.md").read_text()
+    assert written.lacking == []
+    data = card.data.to_dict()
+    assert (data["base_model"], data["base_model_relation"]) == ("org/large", "quantized")
+    assert (data["license"], data["library_name"]) == ("apache-2.0", "transformers")
+    assert data["language"] == ["en", "hi", "sw"]
+    evaluation = Evaluation.model_validate_json((run / "evaluation.json").read_text())
+    rows = {row.dataset_config: row for row in card.data.eval_results if row.metric_type == "degradation"}
+    assert {code: row.metric_value for code, row in rows.items()} == {
+        r.language: r.degradation.value for r in evaluation.languages
+    }
+
+
+def test_the_body_says_what_the_theory_asks_for(run):
+    laaciq.card(run, base_model="org/large")
+    body = ModelCard.load(run / "checkpoint/README.md").content
+    evaluation = Evaluation.model_validate_json((run / "evaluation.json").read_text())
+    for result in evaluation.languages:
+        assert f"| {result.name} ({result.language}) |" in body
+        assert percent_estimate(result.degradation) in body
+    disparity = evaluation.disparity
+    for value in (disparity.plug_in.value, disparity.noise_floor, disparity.cross_fitted):
+        assert percent(value) in body
+    assert f"The worst-off language is {evaluation.judged[0].name}" in body
+    assert "None of 2 blocks has weights of excess kurtosis" in body
+    assert "3 bits, group 16, symmetric" in body
+    assert "the calibration part of `texts`, in 3 languages: eng, hin, swa, counted equally" in body
+    assert "the test part of `texts`, 12 passages a language, 3 languages" in body
+    assert 'from_pretrained("large-laaciq-4bit")' in body
+
+
+def test_no_folder_of_this_machine_is_published(run, folder):
+    for known in ({}, {"base_model": "org/large"}):
+        text = laaciq.card(run, **known).text
+        assert str(folder) not in text
+        assert str(run) not in text
+    assert "laaciq run org/large --texts texts" in text
+
+
+def test_what_is_not_known_is_said_and_left_out(run):
+    written = laaciq.card(run)
+    assert len(written.lacking) == 1
+    assert "--base-model" in written.lacking[0]
+    data = ModelCard.load(run / "checkpoint/README.md").data.to_dict()
+    assert "base_model" not in data
+    # The original's own card lies in its folder.
+    assert data["license"] == "mit"
+
+
+def test_a_card_does_not_make_a_run_stale(run, folder):
+    """Nor does a run that is up to date take the card away; one that quantizes otherwise does."""
+    laaciq.card(run)
+    before = (run / "checkpoint/model.safetensors").stat().st_mtime_ns
+    laaciq.run(folder / "model", out=run, **options(folder))
+    assert (run / "checkpoint/model.safetensors").stat().st_mtime_ns == before
+    assert (run / "checkpoint/README.md").exists()
+    laaciq.run(folder / "model", out=run, **options(folder) | {"bits": 4})
+    assert not (run / "checkpoint/README.md").exists()
+
+
+@pytest.mark.parametrize(
+    "lacking", ["evaluation.json", "plans.json", "profile.json", "report.md", "checkpoint/plan.json"]
+)
+def test_half_a_run_gets_no_card(run, lacking):
+    (run / lacking).unlink()
+    with pytest.raises(BadOption, match=r"not finished.*laaciq run .* --out"):
+        laaciq.card(run)
+    assert not (run / "checkpoint/README.md").exists()
+
+
+def test_a_run_that_was_begun_anew_gets_no_card(run):
+    marker = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(marker | {"command": marker["command"] + " --passages 3"}))
+    with pytest.raises(BadOption, match="earlier run"):
+        laaciq.card(run)
+
+
+def test_a_checkpoint_of_another_plan_gets_no_card(run, folder):
+    laaciq.quantize(folder / "model", out=run / "checkpoint", method="rtn", bits=4, group_size=16)
+    with pytest.raises(BadOption, match="not the one that was measured"):
+        laaciq.card(run)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"base_model": "no such name"}, {"name": "a/b/c"}, {"name": 'x")\nimport os'}, {"out": "."}]
+)
+def test_names_that_the_hub_would_refuse(run, wrong):
+    with pytest.raises(BadOption):
+        laaciq.card(run, **wrong)
+
+
+def test_no_run(tmp_path):
+    with pytest.raises(BadOption, match="is no run"):
+        laaciq.card(tmp_path / "nowhere")
+
+
+def test_a_checkpoint_for_every_language_has_one_card(folder, tmp_path):
+    wanted = options(folder) | {"method": "effective"}
+    laaciq.run(folder / "model", out=tmp_path / "run", separate=True, **wanted)
+    text = laaciq.card(tmp_path / "run").text
+    assert 'subfolder="' in text
+    assert all(code in text.partition("for each of:")[2].partition("\n")[0] for code in FEW)
+
+
+def test_a_masked_model_that_no_text_was_used_for(folder, tmp_path):
+    save_tiny("bert", tmp_path / "model")
+    wanted = options(folder) | {"method": "rtn", "languages": ["eng", "swa"]}
+    laaciq.run(tmp_path / "model", out=tmp_path / "run", **wanted)
+    text = laaciq.card(tmp_path / "run").text
+    assert "AutoModelForMaskedLM.from_pretrained" in text
+    assert "Calibration text**: none" in text
+
+
+def test_command_line(run, tmp_path):
+    words = ["card", str(run), "--base-model", "org/large", "--license", "mit", "--out", str(tmp_path / "CARD.md")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert result.stdout == f"Card: {tmp_path / 'CARD.md'}\n"
+    assert ModelCard.load(tmp_path / "CARD.md").data.base_model == "org/large"
