@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import read_split
+from laaciq.engine.files import require_free
 from laaciq.engine.progress import Silence
-from laaciq.errors import OutputConflict
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
 from laaciq.planning import PlanSet, find_method
@@ -50,8 +50,7 @@ def quantize(
     asked = chosen.quantizing()
     find_method(asked.method)
     folder, root = find_model(model), Path(out)
-    if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not _ours(root))):
-        raise OutputConflict(f"{root} holds something else and was left as it is: give another --out")
+    require_free(root, _ours)
     split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
     loaded = load(folder, device=device)
     calibration = calibrate(loaded, split, chosen, progress) if needs_text(asked) else None

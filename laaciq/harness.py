@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
-from laaciq.engine.files import atomic_folder
-from laaciq.errors import OutputConflict
+from laaciq.engine.files import atomic_folder, require_free
 from laaciq.options import BUILTIN
 
 # What all languages of a task share; by the name of the task.
@@ -56,8 +55,7 @@ def tasks(
     mean: it would hide the language that pays most.
     """
     folder = Path(out)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _ours(folder))):
-        raise OutputConflict(f"{folder} holds something else and was left as it is: give another folder")
+    require_free(folder, _ours)
     test = read_split(texts, seed=seed).test.select(None if languages is None else list(languages))
     groups = {group: [f"{group}_{code}" for code in test.languages] for group in TEMPLATES}
     with atomic_folder(folder) as partial:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from laaciq.errors import OutputConflict
 
 _PARTIAL = ".partial-"
 
@@ -31,6 +33,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         Path(partial).unlink(missing_ok=True)
         raise
+
+
+def require_free(folder: Path, ours: Callable[[Path], bool]) -> None:
+    """Refuse a place that holds anything but what `ours` knows as an earlier result, which may be replaced."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not ours(folder))):
+        raise OutputConflict(f"{folder} holds something else and was left as it is: give another --out")
 
 
 @contextmanager

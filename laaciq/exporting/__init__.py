@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.corpus import read_split
-from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.files import atomic_folder, require_free, write_text
 from laaciq.engine.progress import Silence
-from laaciq.errors import BadOption, OutputConflict
+from laaciq.errors import BadOption
 from laaciq.exporting.folding import changes_numbers, evaluate_folding
 from laaciq.exporting.formats import FORMATS
 from laaciq.exporting.results import Exported, Misfit
@@ -43,8 +43,7 @@ def export(
     if format not in FORMATS:
         raise BadOption(f"unknown format {format!r}: there are {', '.join(FORMATS)}")
     source, folder = read_source(checkpoint), Path(out)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RESULT).exists())):
-        raise OutputConflict(f"{folder} holds something else and was left as it is: give another --out")
+    require_free(folder, lambda there: (there / RESULT).exists())
     misfits = FORMATS[format].misfits(source)
     if misfits and not asked.fold:
         raise BadOption(_refusal(format, misfits))

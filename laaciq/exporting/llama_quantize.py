@@ -8,9 +8,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import read_split
-from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.files import atomic_folder, require_free, write_text
 from laaciq.engine.progress import Silence
-from laaciq.errors import OutputConflict
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
 from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
@@ -46,8 +45,7 @@ def imatrix(
     """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
     `laaciq.plan`; and of a plan the types of its tensors. Options as in `MeasureOptions`."""
     asked, folder = MeasureOptions.of(**options), Path(out)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RESULT).exists())):
-        raise OutputConflict(f"{folder} holds something else and was left as it is: give another --out")
+    require_free(folder, lambda there: (there / RESULT).exists())
     split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
     loaded = load(find_model(model), device=device)
     planned = None if plan is None else read_plan_file(Path(plan), loaded.anatomy)
