@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from laaciq.gate import check
     from laaciq.harness import tasks
     from laaciq.inspection import profile, screen, survey
+    from laaciq.interventions import calibration, gateway, sensitivity, sweep
     from laaciq.plans import plan
     from laaciq.publishing import card
     from laaciq.serving import generate
@@ -35,10 +36,12 @@ __all__ = [
     "LaaciqError",
     "__version__",
     "bench",
+    "calibration",
     "card",
     "check",
     "evaluate",
     "export",
+    "gateway",
     "generate",
     "imatrix",
     "plan",
@@ -49,7 +52,9 @@ __all__ = [
     "reference",
     "run",
     "screen",
+    "sensitivity",
     "survey",
+    "sweep",
     "tasks",
 ]
 
@@ -58,6 +63,10 @@ _LAZY = {
     "bench": "laaciq.speed",
     "card": "laaciq.publishing",
     "check": "laaciq.gate",
+    "sweep": "laaciq.interventions",
+    "sensitivity": "laaciq.interventions",
+    "gateway": "laaciq.interventions",
+    "calibration": "laaciq.interventions",
     "evaluate": "laaciq.comparison",
     "export": "laaciq.exporting",
     "generate": "laaciq.serving",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.errors import BadOption
-from laaciq.options import BUILTIN, REFERENCE, CalibrationOptions, GridOptions, MeasureOptions
+from laaciq.options import BUILTIN, REFERENCE, CalibrationOptions, MeasureOptions
 
 if TYPE_CHECKING:
     from laaciq.ablation import CalibrationStudy
@@ -46,49 +44,28 @@ def calibration(
     **options: Any,
 ) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language. Run again, it resumes."""
-    from laaciq.ablation import calibration_study
-    from laaciq.corpus import read_split
-    from laaciq.engine.estimate import estimate, require_memory
-    from laaciq.engine.files import write_text
     from laaciq.engine.progress import Bars
-    from laaciq.engine.store import RunFolder
-    from laaciq.models import find_model, load
-    from laaciq.models.loading import pick_device
-    from laaciq.report.calibration_report import calibration_html
+    from laaciq.interventions import calibration as study
 
-    values = shared.read_values(options, languages)
-    measuring = MeasureOptions.of(**{name: values[name] for name in MeasureOptions.model_fields})
-    asked = CalibrationOptions.of(
-        passages=split_numbers(passages),
-        leave_out=None if leave_out is None else tuple(shared.split_names(leave_out) or ()),
-        **{name: values[name] for name in (*GridOptions.model_fields, "only", "rounds")},
-    )
-    place, folder = pick_device(device), find_model(model)
-    split = read_split(texts, seed=measuring.seed).select(values["languages"])
-    if test_passages is not None:
-        split = replace(split, test=split.test.spread(test_passages))
-    require_memory(estimate(folder, split.test, device=place), place)
     target = out or Path("laaciq-runs") / f"{Path(model).name}-calibration"
-    described = {"model": model, "texts": texts, **measuring.model_dump(), **asked.model_dump()}
-    store = RunFolder(target, description={"calibration": described})
-    found = calibration_study(
-        load(folder, device=device), split, measuring, store=store, progress=Bars(), **asked.model_dump()
+    values = shared.read_values(options, languages)
+    found = study(
+        model,
+        passages=shared.split_numbers("passages", passages),
+        leave_out=None if leave_out is None else tuple(shared.split_names(leave_out) or ()),
+        test_passages=test_passages,
+        texts=texts,
+        out=target,
+        device=device,
+        progress=Bars(),
+        **values,
     )
-    write_text(target / "calibration.html", calibration_html(found))
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
     console = Console()
     console.print(calibration_table(found))
     console.print(f"Report: {target / 'calibration.html'}", soft_wrap=True, highlight=False)
-
-
-def split_numbers(text: str) -> tuple[int, ...]:
-    """`"1, 5"` → `(1, 5)`."""
-    try:
-        return tuple(int(own) for own in text.split(",") if own.strip())
-    except ValueError:
-        raise BadOption(f"passages {text!r} are no numbers: give for example 1,2,5,10") from None
 
 
 def calibration_table(found: CalibrationStudy) -> RenderableType:

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.cli.sweep import split_bits
 from laaciq.errors import BadOption
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def clipping(
     from laaciq.clipping.formula import FITTED, PUBLISHED, error_table
     from laaciq.clipping.sharing import sharing_table
 
-    chosen = tuple(FITTED.coefficients) if bits is None else split_bits(bits)
+    chosen = tuple(FITTED.coefficients) if bits is None else shared.split_numbers("bits", bits)
     if not chosen:
         raise BadOption(f"bits {bits!r} are no numbers: give for example 2,3,4")
     formulas = {

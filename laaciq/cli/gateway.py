@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions, RunOptions
+from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
 
 if TYPE_CHECKING:
     from laaciq.ablation import Gateway
@@ -37,39 +37,13 @@ def gateway(
     **options: Any,
 ) -> None:
     """Find the blocks whose protection helps the worst-off language most, and try the theory's. Run again, it resumes."""
-    from laaciq.ablation.gateway import GatewayOptions
-    from laaciq.ablation.gateway import gateway as search
-    from laaciq.corpus import read_split
-    from laaciq.engine.estimate import estimate, require_memory
     from laaciq.engine.progress import Bars
-    from laaciq.engine.store import RunFolder
-    from laaciq.models import find_model, load
-    from laaciq.models.loading import pick_device
-    from laaciq.planning.gateway_sets import set_count
+    from laaciq.interventions import gateway as search
 
-    chosen = RunOptions.of(model=model, texts=texts, method=method, **shared.read_values(options, languages))
-    asked = GatewayOptions.of(
-        protect=protect,
-        bits=chosen.bits,
-        group_size=chosen.group_size,
-        symmetric=chosen.symmetric,
-        method=chosen.method,
-    )
-    place, folder = pick_device(device), find_model(model)
-    parts = read_split(texts, seed=chosen.seed).select(shared.split_names(languages))
-    require_memory(estimate(folder, parts.validation, device=place), place)
-    loaded = load(folder, device=device)
-    set_count(len(loaded.anatomy.block_names), protect)  # refuses before a folder is made
-    words = chosen.command.replace("laaciq run", "laaciq gateway", 1) + f" --protect {protect}"
     target = out or Path("laaciq-runs") / f"{Path(model).name}-gateway"
+    values = shared.read_values(options, languages)
     found = search(
-        loaded,
-        parts.validation,
-        parts.test,
-        chosen.measuring(),
-        **asked.model_dump(),
-        store=RunFolder(target, description={"command": words}),
-        progress=Bars(),
+        model, texts=texts, protect=protect, method=method, out=target, device=device, progress=Bars(), **values
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -84,6 +84,14 @@ def split_names(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
 
+def split_numbers(option: str, text: str) -> tuple[int, ...]:
+    """`"3, 4"` → `(3, 4)`."""
+    try:
+        return tuple(int(own) for own in text.split(",") if own.strip())
+    except ValueError:
+        raise BadOption(f"{option} {text!r} are no numbers: give for example 2,3,4") from None
+
+
 def group_size(text: str) -> GroupSize:
     """`"64"` → 64; `channel` and `tensor` as they are."""
     if text == "channel":

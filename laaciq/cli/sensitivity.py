@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +13,11 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.corpus import language
-from laaciq.errors import BadOption
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions, RunOptions
+from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
 
 if TYPE_CHECKING:
     from laaciq.ablation import Sensitivity
 
-PARTS = ("calibration", "test")
 # Characters of a cell and of a language's label, with the space after them.
 _CELL = 7
 _LABEL = 17
@@ -38,44 +35,19 @@ def sensitivity(
     part: Annotated[
         str,
         typer.Option(help="Part of the texts: calibration, so that bits may be chosen from the result, or test."),
-    ] = PARTS[0],
+    ] = "calibration",
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
 ) -> None:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Run again, it resumes."""
-    from laaciq.ablation import sensitivity as measure_parts
-    from laaciq.corpus import read_split
-    from laaciq.engine.estimate import estimate, require_memory
     from laaciq.engine.progress import Bars
-    from laaciq.engine.store import RunFolder
-    from laaciq.models import find_model, load
-    from laaciq.models.loading import pick_device
+    from laaciq.interventions import sensitivity as measure_parts
 
-    chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
-    if part not in PARTS:
-        raise BadOption(f"unknown part {part!r} of the texts: give calibration or test")
-    place, folder = pick_device(device), find_model(model)
-    whole = read_split(texts, seed=chosen.seed).select(shared.split_names(languages))
-    own = whole.calibration if part == PARTS[0] else whole.test
-    own = replace(own, name=f"{own.name}, {part} part")
-    require_memory(estimate(folder, own, device=place), place)
-    loaded = load(folder, device=device)
-    words = chosen.command.replace("laaciq run", "laaciq sensitivity", 1) + (
-        f" --part {part}" if part != PARTS[0] else ""
-    )
     target = out or Path("laaciq-runs") / f"{Path(model).name}-sensitivity"
-    found = measure_parts(
-        loaded,
-        own,
-        chosen.measuring(),
-        bits=chosen.bits,
-        group_size=chosen.group_size,
-        symmetric=chosen.symmetric,
-        store=RunFolder(target, description={"command": words}),
-        progress=Bars(),
-    )
+    values = shared.read_values(options, languages)
+    found = measure_parts(model, part=part, texts=texts, out=target, device=device, progress=Bars(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

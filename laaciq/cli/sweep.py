@@ -12,8 +12,7 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.corpus import language
-from laaciq.errors import BadOption
-from laaciq.options import BITS, BUILTIN, REFERENCE, GridOptions, MeasureOptions, RunOptions
+from laaciq.options import BITS, BUILTIN, REFERENCE, GridOptions, MeasureOptions
 
 if TYPE_CHECKING:
     from laaciq.ablation import Sweep
@@ -38,37 +37,13 @@ def sweep(
     **options: Any,
 ) -> None:
     """Quantize to several numbers of bits, and find the fewest that each language tolerates. Run again, it resumes."""
-    from laaciq.ablation.sweep import SweepOptions
-    from laaciq.ablation.sweep import sweep as sweep_bits
-    from laaciq.corpus import read_split
-    from laaciq.engine.estimate import estimate, require_memory
     from laaciq.engine.progress import Bars
-    from laaciq.engine.store import RunFolder
-    from laaciq.models import find_model, load
-    from laaciq.models.loading import pick_device
+    from laaciq.interventions import sweep as sweep_bits
 
-    chosen = RunOptions.of(model=model, texts=texts, method=method, **shared.read_values(options, languages))
-    asked = SweepOptions.of(
-        bits=split_bits(bits),
-        tolerance=tolerance,
-        group_size=chosen.group_size,
-        symmetric=chosen.symmetric,
-        method=chosen.method,
-    )
-    place, folder = pick_device(device), find_model(model)
-    test = read_split(texts, seed=chosen.seed).select(shared.split_names(languages)).test
-    require_memory(estimate(folder, test, device=place), place)
-    loaded = load(folder, device=device)
-    words = chosen.command.replace("laaciq run", "laaciq sweep", 1)
-    words += f" --bits {','.join(map(str, asked.bits))} --tolerance {tolerance}"
     target = out or Path("laaciq-runs") / f"{Path(model).name}-sweep"
+    values = shared.read_values(options, languages) | {"bits": shared.split_numbers("bits", bits)}
     found = sweep_bits(
-        loaded,
-        test,
-        chosen.measuring(),
-        **asked.model_dump(),
-        store=RunFolder(target, description={"command": words}),
-        progress=Bars(),
+        model, texts=texts, tolerance=tolerance, method=method, out=target, device=device, progress=Bars(), **values
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
@@ -76,14 +51,6 @@ def sweep(
     console = Console()
     console.print(sweep_table(found))
     console.print(f"Result: {target / 'sweep.json'}", soft_wrap=True, highlight=False)
-
-
-def split_bits(text: str) -> tuple[int, ...]:
-    """`"3, 4"` → `(3, 4)`."""
-    try:
-        return tuple(int(own) for own in text.split(",") if own.strip())
-    except ValueError:
-        raise BadOption(f"bits {text!r} are no numbers: give for example 2,3,4,6,8") from None
 
 
 def sweep_table(found: Sweep) -> RenderableType:

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from laaciq.ablation import CalibrationStudy
 from laaciq.cli import app
-from laaciq.cli.calibration import split_numbers
+from laaciq.cli.options import split_numbers
 from laaciq.errors import BadOption, UnknownLanguage
 from tests.tiny import save_tiny
 
@@ -38,4 +38,4 @@ def test_what_cannot_be_done_is_said(tiny, tmp_path):
     assert isinstance(refusal("--languages", "swa,hin"), UnknownLanguage)
     assert isinstance(refusal("--languages", "eng,swa", "--leave-out", "tam"), UnknownLanguage)
     assert isinstance(refusal("--passages", "few"), BadOption)
-    assert split_numbers("1, 5,") == (1, 5)
+    assert split_numbers("passages", "1, 5,") == (1, 5)
