@@ -67,13 +67,11 @@ class Contender:
 
 
 CONTENDERS = [
-    Contender("NF4", 4, NONE, {"module": "nf4"}),
-    Contender("HQQ 4 bits", 4, NONE, {"module": "hqq_peer"}),
-    Contender("HQQ 3 bits", 3, NONE, {"module": "hqq_peer"}),
+    Contender("NF4", 4, NONE, {"module": "bitsandbytes"}),
+    Contender("HQQ 4 bits", 4, NONE, {"module": "hqq"}),
+    Contender("HQQ 3 bits", 3, NONE, {"module": "hqq"}),
     *(
-        Contender(
-            f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor_peer", "method": method}
-        )
+        Contender(f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor", "method": method})
         for method, bits in (("GPTQ", 4), ("GPTQ", 3), ("AWQ", 4))
         for texts in (ENGLISH, ALL)
     ),
@@ -130,7 +128,7 @@ class Draw:
         from importlib import import_module
 
         options = dict(contender.options)
-        module = import_module(f"benchmarks.peers.{options.pop('module')}")
+        module = import_module(f"laaciq.backends.{options.pop('module')}")
         texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[contender.texts]
         if options.get("method") == "AWQ":
             texts = texts[:AWQ_PASSAGES]

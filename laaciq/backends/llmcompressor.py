@@ -21,9 +21,8 @@ from typing import Any, Literal
 
 import torch
 
+from laaciq.backends.contract import Quantized, logit_difference, matrices_besides, stored_bits
 from laaciq.errors import BadOption
-
-from . import Peer, logit_difference, matrices_besides, stored_bits
 
 Method = Literal["GPTQ", "AWQ"]
 GROUP_SIZE = 128
@@ -40,7 +39,7 @@ def quantize(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> Peer:
+) -> Quantized:
     return _quantize(model, tokenizer, texts, method, bits, device, max_length)[0]
 
 
@@ -53,11 +52,11 @@ def check(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> tuple[Peer, float]:
-    peer, library_model = _quantize(model, tokenizer, texts, method, bits, device, max_length)
+) -> tuple[Quantized, float]:
+    found, library_model = _quantize(model, tokenizer, texts, method, bits, device, max_length)
     ours = copy.deepcopy(model).to(device)
-    peer.put_into(ours)
-    return peer, logit_difference(ours, library_model.to(device), tokenizer, texts[0])
+    found.put_into(ours)
+    return found, logit_difference(ours, library_model.to(device), tokenizer, texts[0])
 
 
 def _quantize(
@@ -68,7 +67,7 @@ def _quantize(
     bits: int,
     device: str,
     max_length: int,
-) -> tuple[Peer, torch.nn.Module]:
+) -> tuple[Quantized, torch.nn.Module]:
     # llmcompressor logs to what standard output is when it is imported.
     with contextlib.redirect_stdout(sys.stderr):
         from compressed_tensors.offload import remove_dispatch
@@ -95,14 +94,14 @@ def _quantize(
     smoothed = _changed(model, library_model, quantized)
     tokens = sum(sequence["input_ids"].numel() for sequence in sequences)
     grids = "symmetric, activation order, damping 0.01" if method == "GPTQ" else "affine, 20 scales tried"
-    peer = Peer(
+    found = Quantized(
         name=f"{method}, {bits} bits",
         settings=f"llmcompressor, groups of {GROUP_SIZE}, {grids}, {len(sequences)} sequences of {tokens} tokens in all",
         weights=weights | smoothed,
         bits=stored | {name: stored_bits(parameter) for name, parameter in smoothed.items()},
         left_alone=matrices_besides(model, quantized),
     )
-    return peer, library_model
+    return found, library_model
 
 
 def _recipe(model: torch.nn.Module, method: Method, bits: int, ignore: list[str]) -> list[Any]:

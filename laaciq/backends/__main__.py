@@ -1,6 +1,6 @@
-"""Whether each peer's weights compute what its library's own model does.
+"""Whether each found's weights compute what its library's own model does.
 
-    .venv-peers/bin/python -m benchmarks.peers --check [--sequences 128] [--device cuda]
+    .venv-peers/bin/python -m laaciq.backends --check [--sequences 128] [--device cuda]
 
 On the reference model and a random Gemma 3 of two blocks, some of whose inputs no group divides. A line for each: model, name, settings,
 bits a weight, max |Δ logit| / max |logit|, seconds (for quantizing and comparing). Ends with status 1 where a difference is above 10⁻³.
@@ -20,18 +20,18 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedModel
 
 from laaciq import read_split, reference
-
-from . import Peer, hqq_peer, llmcompressor_peer, nf4
+from laaciq.backends import bitsandbytes, hqq, llmcompressor
+from laaciq.backends.contract import Quantized
 
 TOLERANCE = 1e-3
-CHECKS: dict[str, Callable[..., tuple[Peer, float]]] = {
-    "NF4, double quantization": partial(nf4.check, double=True),
-    "NF4": partial(nf4.check, double=False),
-    "HQQ, 4 bits": partial(hqq_peer.check, bits=4),
-    "HQQ, 3 bits": partial(hqq_peer.check, bits=3),
-    "GPTQ, 4 bits": partial(llmcompressor_peer.check, method="GPTQ", bits=4),
-    "GPTQ, 3 bits": partial(llmcompressor_peer.check, method="GPTQ", bits=3),
-    "AWQ, 4 bits": partial(llmcompressor_peer.check, method="AWQ", bits=4),
+CHECKS: dict[str, Callable[..., tuple[Quantized, float]]] = {
+    "NF4, double quantization": partial(bitsandbytes.check, double=True),
+    "NF4": partial(bitsandbytes.check, double=False),
+    "HQQ, 4 bits": partial(hqq.check, bits=4),
+    "HQQ, 3 bits": partial(hqq.check, bits=3),
+    "GPTQ, 4 bits": partial(llmcompressor.check, method="GPTQ", bits=4),
+    "GPTQ, 3 bits": partial(llmcompressor.check, method="GPTQ", bits=3),
+    "AWQ, 4 bits": partial(llmcompressor.check, method="AWQ", bits=4),
 }
 
 
@@ -56,15 +56,15 @@ def main() -> None:
             began = time.perf_counter()
             try:
                 with warnings.catch_warnings(record=True) as caught:
-                    peer, difference = check(model, tokenizer, texts, device=options.device)
+                    found, difference = check(model, tokenizer, texts, device=options.device)
             except ImportError as error:
                 print(f"{model_name}: {name}: not checked: {error}")
                 continue
             seconds = time.perf_counter() - began
             worst = max(worst, difference)
             print(
-                f"{model_name}: {peer.name}: {peer.settings}; {len(peer.left_alone)} matrices left alone; "
-                f"{peer.bits_per_weight:.3f} bits a weight; {difference:.1e}; {seconds:.1f} s",
+                f"{model_name}: {found.name}: {found.settings}; {len(found.left_alone)} matrices left alone; "
+                f"{found.bits_per_weight:.3f} bits a weight; {difference:.1e}; {seconds:.1f} s",
                 flush=True,
             )
             for warning in caught:

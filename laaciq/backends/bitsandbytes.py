@@ -11,30 +11,29 @@ from typing import Any
 
 import torch
 
+from laaciq.backends.contract import Quantized, logit_difference, matrices_besides, stored_bits
 from laaciq.errors import BadOption
-
-from . import Peer, logit_difference, matrices_besides, stored_bits
 
 BLOCK_SIZE = 64
 
 
 def quantize(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int = 4, device: str = "cpu", double: bool = True
-) -> Peer:
+) -> Quantized:
     """No text is read. `double` quantizes the blocks' maxima too, as QLoRA does."""
     return _quantize(model, bits, device, double)[0]
 
 
 def check(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int = 4, device: str = "cpu", double: bool = True
-) -> tuple[Peer, float]:
-    peer, library_model = _quantize(model, bits, device, double)
+) -> tuple[Quantized, float]:
+    found, library_model = _quantize(model, bits, device, double)
     ours = copy.deepcopy(model).to(device)
-    peer.put_into(ours)
-    return peer, logit_difference(ours, library_model, tokenizer, texts[0])
+    found.put_into(ours)
+    return found, logit_difference(ours, library_model, tokenizer, texts[0])
 
 
-def _quantize(model: torch.nn.Module, bits: int, device: str, double: bool) -> tuple[Peer, torch.nn.Module]:
+def _quantize(model: torch.nn.Module, bits: int, device: str, double: bool) -> tuple[Quantized, torch.nn.Module]:
     if bits != 4:
         raise BadOption(f"NF4 has 4 bits, not {bits}.")
     import bitsandbytes as bnb
@@ -66,11 +65,11 @@ def _quantize(model: torch.nn.Module, bits: int, device: str, double: bool) -> t
         weights[f"{name}.weight"] = back.T.contiguous() if transposed else back
         nested = (state.state2.absmax, state.offset) if double else ()
         stored[f"{name}.weight"] = stored_bits(codes, state.absmax, *nested)
-    peer = Peer(
+    found = Quantized(
         name="NF4, double quantization" if double else "NF4",
         settings=f"bitsandbytes, blocks of {BLOCK_SIZE}, maxima in {'8' if double else '32'} bits, no text read",
         weights=weights,
         bits=stored,
         left_alone=matrices_besides(model, weights),
     )
-    return peer, library_model.to(device)
+    return found, library_model.to(device)

@@ -1,11 +1,7 @@
-"""Other libraries at their native settings, as weights: what each makes of a causal language model, and the bits that it stores for that.
+"""What every back end gives: the weights that it makes of a causal language model, dequantized, and the bits that it stores for them.
 
-    from benchmarks.peers import nf4
-    peer = nf4.quantize(model, tokenizer, texts, bits=4, device="cpu")
-    peer.put_into(copy.deepcopy(model))
-
-The libraries are those of `benchmarks/peers.txt`; each is imported where it is used. Load the model in 16 bits, as their users do: HQQ and
-llmcompressor store scales in the type of the model. `python -m benchmarks.peers --check` compares logits with the libraries' own models.
+A back end is a file with `quantize(model, tokenizer, texts, *, bits, device, …) -> Quantized`, which leaves `model` as it is, and imports its
+library where it is used. Give it the model in 16 bits, as the library's users do: HQQ and llmcompressor store scales in the type of the model.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Peer:
+class Quantized:
     """`weights` are the parameters that the library changed, dequantized, by their names in the original model, on the CPU; with them the
     original computes what the library's model does. `bits` are what its native format stores for each: codes, scales, zeros, with the
     padding of its packing; what it smooths without quantizing keeps its size. `left_alone` are the matrices that it did not quantize."""
