@@ -48,8 +48,6 @@ RESAMPLES = 2000
 CALIBRATION, VALIDATION = 7, 4
 BITS_CLASSES = (4, 3)
 THEIR_GPTQ, OUR_GPTQ = "llmcompressor GPTQ 4 bits, all languages", "our GPTQ alone, 4 bits, all languages"
-# AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
-AWQ_PASSAGES = 64
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,6 @@ class Draw:
         options = dict(contender.options)
         module = import_module(f"laaciq.backends.{options.pop('module')}")
         texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[contender.texts]
-        if options.get("method") == "AWQ":
-            texts = texts[:AWQ_PASSAGES]
         half = copy.deepcopy(self.model.module).to(torch.bfloat16)
         half.name_or_path = str(self.model.folder.path)
         began = time.perf_counter()

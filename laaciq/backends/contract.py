@@ -1,17 +1,23 @@
 """What every back end gives: the weights that it makes of a causal language model, dequantized, and the bits that it stores for them.
 
 A back end is a file with `quantize(model, tokenizer, texts, *, bits, device, …) -> Quantized`, which leaves `model` as it is, and imports its
-library where it is used. Give it the model in 16 bits, as the library's users do: HQQ and llmcompressor store scales in the type of the model.
+library where it is used; its `BACKENDS` say what the library offers. Give it the model in 16 bits, as the library's users do: HQQ and
+llmcompressor store scales in the type of the model.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from laaciq.errors import BadOption, MissingExtra
+from laaciq.models import dissect
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,40 @@ class Quantized:
     def put_into(self, model: torch.nn.Module) -> None:
         for name, weight in self.weights.items():
             model.get_parameter(name).copy_(weight)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to quantize that a library offers. `name` is what the user writes, `library` what is imported, `extra` what installs it; `run`
+    is its file's `quantize`, with what sets this way apart filled in."""
+
+    name: str
+    summary: str
+    library: str
+    extra: str
+    bits: tuple[int, ...]
+    reads_text: bool
+    run: Callable[..., Quantized]
+
+    @property
+    def installed(self) -> bool:
+        return importlib.util.find_spec(self.library) is not None
+
+    def quantize(
+        self, model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
+    ) -> Quantized:
+        """Warns of linear layers in the blocks that the library left as they were, which it may have done without a word."""
+        if bits not in self.bits:
+            raise BadOption(f"{self.name} has {' or '.join(map(str, self.bits))} bits, not {bits}")
+        if not self.installed:
+            raise MissingExtra(f"{self.library} is not installed: pip install 'laaciq[{self.extra}]'")
+        found = self.run(model, tokenizer, texts, bits=bits, device=device)
+        linears = dissect(model).linears
+        if left := [linear.name for linear in linears if linear.name in found.left_alone]:
+            warnings.warn(
+                f"{self.name} left {len(left)} of {len(linears)} linear layers alone: {left[0]} …", stacklevel=2
+            )
+        return found
 
 
 def matrices_besides(model: torch.nn.Module, quantized: Iterable[str]) -> list[str]:

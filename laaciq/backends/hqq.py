@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
 
 GROUP_SIZE = 64
 
@@ -55,3 +55,16 @@ def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[Quantized
         left_alone=matrices_besides(model, weights),
     )
     return found, library_model.to(device)
+
+
+BACKENDS = (
+    Backend(
+        "hqq",
+        "HQQ: half-quadratic search for the zero point of every group of 64.",
+        library="hqq",
+        extra="hqq",
+        bits=(1, 2, 3, 4, 8),
+        reads_text=False,
+        run=quantize,
+    ),
+)
