@@ -41,6 +41,7 @@ for command in (
     quantize.methods,
     evaluate.evaluate,
     compare.compare,
+    compare.backends,
     check.check,
     bench.bench,
     inspect.profile,

@@ -1,7 +1,8 @@
-"""`laaciq compare`: other people's libraries and our methods side by side."""
+"""`laaciq compare`: other people's libraries and our methods side by side; `laaciq backends` says which libraries."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,7 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="With commas between, ours ('laaciq methods') and libraries'; planned ones with a size: planned@4.125."
+            help="With commas between, ours ('laaciq methods') and libraries' ('laaciq backends'); planned ones with a size: planned@4.125."
         ),
     ] = None,
     texts: shared.TextSource = BUILTIN,
@@ -54,6 +55,21 @@ def compare(
     console = Console()
     console.print(compare_table(found))
     console.print(f"Report: {Path(target) / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def backends(as_json: shared.AsJson = False) -> None:
+    """List what other libraries offer to 'laaciq compare', and which of them are installed."""
+    from laaciq.backends.registry import BACKENDS
+
+    if as_json:
+        shown = ("name", "summary", "library", "extra", "bits", "reads_text", "installed")
+        typer.echo(json.dumps([{name: getattr(own, name) for name in shown} for own in BACKENDS.values()], indent=1))
+        return
+    table = Table("name", "what it does", "bits", "reads text", "installed", box=None)
+    for own in BACKENDS.values():
+        here = "yes" if own.installed else f"laaciq\\[{own.extra}]"
+        table.add_row(own.name, own.summary, ", ".join(map(str, own.bits)), "yes" if own.reads_text else "no", here)
+    Console().print(table)
 
 
 def compare_table(found: Comparison) -> RenderableType:

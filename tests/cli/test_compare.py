@@ -54,3 +54,11 @@ def test_what_cannot_be_done_is_said(tiny, tmp_path):
     assert isinstance(refusal("--bits", "9"), BadOption)
     assert isinstance(refusal("--calibration", "nowhere"), BadOption)
     assert not (tmp_path / "run").exists()
+
+
+def test_back_ends_are_listed():
+    shown = CliRunner().invoke(app, ["backends"], env={"COLUMNS": "200"}).stdout
+    assert all(name in shown for name in BACKENDS)
+    listed = json.loads(CliRunner().invoke(app, ["backends", "--json"]).stdout)
+    assert {own["name"]: own["installed"] for own in listed} == {n: own.installed for n, own in BACKENDS.items()}
+    assert all(own["installed"] or f"laaciq[{own['extra']}]" in shown for own in listed)
