@@ -7,6 +7,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from laaciq.corpus import language
+from laaciq.errors import UnknownLanguage
 from laaciq.evaluation.verdict import percent
 from laaciq.peers.results import Comparison, Made, Row
 from laaciq.report.plots import COLOURS, SYMBOLS, styled
@@ -68,7 +69,10 @@ def title(found: Comparison) -> str:
 def calibration_name(found: Comparison) -> str:
     if found.calibration == "all":
         return "all languages"
-    return language(found.calibration).name if found.calibration.isalpha() else found.calibration
+    try:
+        return language(found.calibration).name
+    except UnknownLanguage:  # where the user's own texts are
+        return found.calibration
 
 
 def compare_html(found: Comparison) -> str:

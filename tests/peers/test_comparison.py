@@ -129,6 +129,18 @@ def test_a_failure_is_tried_again_and_says_more_than_an_absence(tiny, coarse, tm
     assert laaciq.compare(tiny, **asked)["coarse"].reason is None
 
 
+def test_texts_of_the_users_own_are_what_methods_read(tiny, coarse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    passages = [f"Wimbo wa kwanza, mstari wa {number}." for number in range(9)]
+    (tmp_path / "texts/swa.txt").write_text("\n".join(passages))
+    read = coarse("coarse")
+    found = laaciq.compare(tiny, methods=["coarse", "gptq"], calibration="texts", out="run", **ASKED)
+    assert not found.failed
+    assert sorted(read[0]) == sorted(passages) and read[0] != passages
+    assert "calibrated on texts" in (tmp_path / "run/report.html").read_text()
+
+
 def test_a_method_with_tables_by_language_is_measured_with_them(tiny, tmp_path):
     found = laaciq.compare(tiny, methods=["adaptive", "effective"], bits=3, out=tmp_path, **ASKED)
     assert not found.failed
