@@ -17,8 +17,8 @@ from laaciq.options import BUILTIN, REFERENCE, CompareOptions
 if TYPE_CHECKING:
     from laaciq.peers import Comparison
 
-# Those of the report, in 80 columns; the last only where a library left something alone.
-_HEADS = ("method", "bits", "model", "worst", "95 %", "", "mean", "disparity", "s", "left alone")
+# Those of the report that fit into 80 columns, by their places there; the last only where a library left something alone.
+_HEADS = {0: "method", 1: "bits", 3: "worst", 4: "95 %", 5: "", 6: "mean", 7: "disparity", 8: "s", 9: "left"}
 
 
 @shared.options_of(CompareOptions)
@@ -78,14 +78,15 @@ def compare_table(found: Comparison) -> RenderableType:
 
     table = Table(title=title(found), title_justify="left", box=None, pad_edge=False)
     said = any(row.made.left_alone for row in found.measured if row.made)
-    heads = _HEADS if said else _HEADS[:-1]
-    for heading in heads:
+    heads = {place: heading for place, heading in _HEADS.items() if said or heading != "left"}
+    for heading in heads.values():
         left = heading in ("method", "95 %", "")
         table.add_column(
             heading, justify="left" if left else "right", style="dim" if heading == "95 %" else None, no_wrap=True
         )
     for row in found.measured:
-        table.add_row(*cells(row)[: len(heads)], style="bold" if row.method.startswith("planned") else None)
+        shown = cells(row)
+        table.add_row(*(shown[place] for place in heads), style="bold" if row.method.startswith("planned") else None)
     for row in found.failed:
         table.add_row(row.method, "–", style="dim")
     reasons = [Text(f"{row.method}: {row.reason}", style="red") for row in found.failed]

@@ -1,15 +1,22 @@
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+import laaciq
 from laaciq.backends.registry import BACKENDS
 from laaciq.cli import app
+from laaciq.cli.compare import compare_table
 from laaciq.errors import BadOption
+from laaciq.evaluation import Estimate
 from laaciq.peers import Comparison
 from tests.tiny import save_tiny
 
 QUICK = ["--languages", "eng,swa", "--passages", "2", "--served-bound", "100"]
+
+PLAIN = {"languages": ["eng", "swa"], "passages": 2, "served_bound": 100.0}
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +51,20 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     page = (tmp_path / "run/report.html").read_text()
     assert "size-figure" in page and "calibrated on English" in page and found.command.split()[0] in page
     assert "--calibration eng" in found.command and "--methods mse,rtn,hqq" in found.command
+
+
+def test_long_names_and_large_losses_fit_into_80_columns(tiny, tmp_path):
+    found = laaciq.compare(tiny, methods=["rtn"], bits=2, out=tmp_path, **PLAIN)
+    row = found["rtn"]
+    large = Estimate(value=0.111, low=0.107, high=0.234)
+    worst = row.worst.model_copy(update={"degradation": large, "loss": large})
+    evaluation = row.evaluation.model_copy(update={"languages": [worst]})
+    made = row.made.model_copy(update={"seconds": 1234.0})
+    long = row.model_copy(update={"method": "llmcompressor-gptq", "evaluation": evaluation, "made": made})
+    console = Console(width=80, file=StringIO())
+    console.print(compare_table(found.model_copy(update={"rows": [long]})))
+    shown = console.file.getvalue()
+    assert "…" not in shown and "10.7 to 23.4" in shown and "llmcompressor-gptq" in shown
 
 
 def test_what_cannot_be_done_is_said(tiny, tmp_path):
