@@ -27,12 +27,13 @@ import torch
 
 from laaciq.ablation.losses import nll_by_passage
 from laaciq.allocation.planner import plan_model
+from laaciq.backends.size import bits_per_weight
 from laaciq.corpus import Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import FULL_BITS, MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, QuantizeOptions
 from laaciq.planning import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -50,8 +51,6 @@ BITS_CLASSES = (4, 3)
 # In ΔNLL.
 COLLAPSED = math.log(COLLAPSE_FACTOR)
 THEIR_GPTQ, OUR_GPTQ = "llmcompressor GPTQ 4 bits, all languages", "our GPTQ alone, 4 bits, all languages"
-# AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
-AWQ_PASSAGES = 64
 
 
 @dataclass(frozen=True)
@@ -69,13 +68,11 @@ class Contender:
 
 
 CONTENDERS = [
-    Contender("NF4", 4, NONE, {"module": "nf4"}),
-    Contender("HQQ 4 bits", 4, NONE, {"module": "hqq_peer"}),
-    Contender("HQQ 3 bits", 3, NONE, {"module": "hqq_peer"}),
+    Contender("NF4", 4, NONE, {"module": "bitsandbytes"}),
+    Contender("HQQ 4 bits", 4, NONE, {"module": "hqq"}),
+    Contender("HQQ 3 bits", 3, NONE, {"module": "hqq"}),
     *(
-        Contender(
-            f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor_peer", "method": method}
-        )
+        Contender(f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor", "method": method})
         for method, bits in (("GPTQ", 4), ("GPTQ", 3), ("AWQ", 4))
         for texts in (ENGLISH, ALL)
     ),
@@ -103,9 +100,6 @@ class Draw:
             name: [p for own in test.by_language.values() for p in prepare_all(self.model, own.texts, own.language)]
             for name, test in self.tests.items()
         }
-        self.linears = {linear.name for linear in self.model.anatomy.linears}
-        self.block_weights = sum(linear.matrix.numel() for linear in self.model.anatomy.linears)
-        self.all_weights = self.model.anatomy.parameter_count()
 
     def keep(self, row: str, compute: Callable[[], dict[str, object]]) -> dict[str, object]:
         if row not in self.rows:
@@ -139,10 +133,8 @@ class Draw:
         from importlib import import_module
 
         options = dict(contender.options)
-        module = import_module(f"benchmarks.peers.{options.pop('module')}")
+        module = import_module(f"laaciq.backends.{options.pop('module')}")
         texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[contender.texts]
-        if options.get("method") == "AWQ":
-            texts = texts[:AWQ_PASSAGES]
         half = copy.deepcopy(self.model.module).to(torch.bfloat16)
         half.name_or_path = str(self.model.folder.path)
         began = time.perf_counter()
@@ -154,13 +146,11 @@ class Draw:
             for name, parameter in self.twin.module.named_parameters():
                 parameter.copy_(self.model.module.get_parameter(name))
         peer.put_into(self.twin.module)
-        in_blocks = sum(bits for name, bits in peer.bits.items() if name in self.linears)
-        left = sum(w.matrix.numel() for w in self.model.anatomy.linears if w.name not in peer.bits)
-        block_bits = in_blocks + FULL_BITS * left
+        block_bits, model_bits = bits_per_weight(peer, self.model.anatomy)
         return {
             "settings": peer.settings,
-            "block_bits": block_bits / self.block_weights,
-            "model_bits": (block_bits + FULL_BITS * (self.all_weights - self.block_weights)) / self.all_weights,
+            "block_bits": block_bits,
+            "model_bits": model_bits,
             **self.measured(),
             "seconds": seconds,
         }

@@ -1,8 +1,8 @@
 """LA-ACIQ: quantize multilingual language models so that no language pays for the others.
 
 `laaciq.run(...)` does it all; `laaciq.plan(...)` plans, `laaciq.quantize(...)` writes a checkpoint; `laaciq.evaluate(...)` measures a model
-that is quantized already; `laaciq.check(...)` judges a run, `laaciq.card(...)` writes its model card. Once this package is imported,
-transformers loads our checkpoints.
+that is quantized already, `laaciq.compare(...)` sets libraries and our methods side by side; `laaciq.check(...)` judges a run,
+`laaciq.card(...)` writes its model card. Once this package is imported, transformers loads our checkpoints.
 """
 
 from importlib import import_module
@@ -15,8 +15,8 @@ from laaciq import reference
 from laaciq.errors import LaaciqError
 
 if TYPE_CHECKING:
+    from laaciq.assessment import evaluate
     from laaciq.chain import run
-    from laaciq.comparison import evaluate
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.exporting import export
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laaciq.harness import tasks
     from laaciq.inspection import profile, screen, survey
     from laaciq.interventions import calibration, gateway, sensitivity, sweep
+    from laaciq.peers.comparison import compare
     from laaciq.plans import plan
     from laaciq.publishing import card
     from laaciq.serving import generate
@@ -39,6 +40,7 @@ __all__ = [
     "calibration",
     "card",
     "check",
+    "compare",
     "evaluate",
     "export",
     "gateway",
@@ -67,7 +69,8 @@ _LAZY = {
     "sensitivity": "laaciq.interventions",
     "gateway": "laaciq.interventions",
     "calibration": "laaciq.interventions",
-    "evaluate": "laaciq.comparison",
+    "compare": "laaciq.peers.comparison",
+    "evaluate": "laaciq.assessment",
     "export": "laaciq.exporting",
     "generate": "laaciq.serving",
     "imatrix": "laaciq.exporting.llama_quantize",

@@ -27,8 +27,8 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Measure what a quantized model loses in each language."""
+    from laaciq.assessment import evaluate as evaluate_chain
     from laaciq.cli.tables import evaluation_table
-    from laaciq.comparison import evaluate as evaluate_chain
     from laaciq.engine.progress import Bars
 
     values = shared.read_values(options, languages)

@@ -1,7 +1,8 @@
-"""GPTQ and AWQ of llmcompressor, through `oneshot` with its own defaults, in groups of 128 inputs, and stored as its `pack-quantized` format.
+"""RTN, GPTQ and AWQ of llmcompressor, through `oneshot` with its own defaults, in groups of 128 inputs, stored as its `pack-quantized` format.
 
-GPTQ is the preset W4A16 or W3A16: symmetric, columns in the order of their activations, damping 0.01. AWQ is W4A16_ASYM (or the same at 3
-bits): affine, a grid of 20 scales that move from the layer before into the quantized one, so that it changes norms and biases too.
+RTN is the preset W4A16 (or W3A16, W8A16) without data: symmetric, to the nearest code. GPTQ is the same preset with columns in the order of
+their activations, damping 0.01. AWQ is W4A16_ASYM (or the same at other bits): affine, a grid of 20 scales that move from the layer before
+into the quantized one, so that it changes norms and biases too.
 
 A text is a sequence, cut at `max_length` tokens, as in the library's examples. It refuses a matrix whose inputs 128 does not divide (with fewer
 than 128 it fails instead) and says to ignore it, as is done here. Of AWQ's mappings it skips those whose shapes do not fit: value → output
@@ -17,16 +18,23 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 import torch
 
+from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
 from laaciq.errors import BadOption
 
-from . import Peer, logit_difference, matrices_besides, stored_bits
-
-Method = Literal["GPTQ", "AWQ"]
+Method = Literal["RTN", "GPTQ", "AWQ"]
 GROUP_SIZE = 128
+# AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
+AWQ_PASSAGES = 64
+_GRIDS: dict[Method, str] = {
+    "RTN": "symmetric, no text read",
+    "GPTQ": "symmetric, activation order, damping 0.01",
+    "AWQ": "affine, 20 scales tried",
+}
 # As in the library's examples.
 MAX_LENGTH = 2048
 
@@ -40,7 +48,8 @@ def quantize(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> Peer:
+) -> Quantized:
+    """RTN reads no text, AWQ the first 64 texts."""
     return _quantize(model, tokenizer, texts, method, bits, device, max_length)[0]
 
 
@@ -53,11 +62,11 @@ def check(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> tuple[Peer, float]:
-    peer, library_model = _quantize(model, tokenizer, texts, method, bits, device, max_length)
+) -> tuple[Quantized, float]:
+    found, library_model = _quantize(model, tokenizer, texts, method, bits, device, max_length)
     ours = copy.deepcopy(model).to(device)
-    peer.put_into(ours)
-    return peer, logit_difference(ours, library_model.to(device), tokenizer, texts[0])
+    found.put_into(ours)
+    return found, logit_difference(ours, library_model.to(device), tokenizer, texts[0])
 
 
 def _quantize(
@@ -68,25 +77,27 @@ def _quantize(
     bits: int,
     device: str,
     max_length: int,
-) -> tuple[Peer, torch.nn.Module]:
+) -> tuple[Quantized, torch.nn.Module]:
     # llmcompressor logs to what standard output is when it is imported.
     with contextlib.redirect_stdout(sys.stderr):
         from compressed_tensors.offload import remove_dispatch
         from llmcompressor import oneshot
 
-    taken = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    taken = "cpu" if accelerator is None else accelerator.type
     if taken != torch.device(device).type:
         raise BadOption(f"llmcompressor takes {taken} by itself: pass that device, or hide it, not {device}.")
     # On the CPU: the library moves each block to the device while it works on it.
     library_model = copy.deepcopy(model).cpu()
-    sequences = _sequences(tokenizer, texts, min(max_length, _positions(model)))
+    read = {"RTN": [], "GPTQ": texts, "AWQ": texts[:AWQ_PASSAGES]}[method]
+    sequences: Any = _sequences(tokenizer, read, min(max_length, _positions(model)))
     ignore = ["lm_head", *_indivisible(model)]
     with _config_on_disk(library_model), _quietly(), _pinning_where_possible():
         oneshot(
             model=library_model,
             processor=tokenizer,
             recipe=_recipe(library_model, method, bits, ignore),
-            dataset=torch.utils.data.DataLoader(sequences, batch_size=None),
+            dataset=torch.utils.data.DataLoader(sequences, batch_size=None) if sequences else None,
             clear_sparse_session=True,  # its global session would keep the model
         )
     remove_dispatch(library_model)
@@ -94,15 +105,15 @@ def _quantize(
     quantized = list(weights)
     smoothed = _changed(model, library_model, quantized)
     tokens = sum(sequence["input_ids"].numel() for sequence in sequences)
-    grids = "symmetric, activation order, damping 0.01" if method == "GPTQ" else "affine, 20 scales tried"
-    peer = Peer(
+    from_text = f", {len(sequences)} sequences of {tokens} tokens in all" if sequences else ""
+    found = Quantized(
         name=f"{method}, {bits} bits",
-        settings=f"llmcompressor, groups of {GROUP_SIZE}, {grids}, {len(sequences)} sequences of {tokens} tokens in all",
+        settings=f"llmcompressor, groups of {GROUP_SIZE}, {_GRIDS[method]}{from_text}",
         weights=weights | smoothed,
         bits=stored | {name: stored_bits(parameter) for name, parameter in smoothed.items()},
         left_alone=matrices_besides(model, quantized),
     )
-    return peer, library_model
+    return found, library_model
 
 
 def _recipe(model: torch.nn.Module, method: Method, bits: int, ignore: list[str]) -> list[Any]:
@@ -111,6 +122,8 @@ def _recipe(model: torch.nn.Module, method: Method, bits: int, ignore: list[str]
     from llmcompressor.modifiers.quantization import QuantizationModifier
     from llmcompressor.modifiers.transform.awq import AWQModifier, get_layer_mappings_from_model
 
+    if method == "RTN":
+        return [QuantizationModifier(targets="Linear", scheme=f"W{bits}A16", ignore=ignore)]
     if method == "GPTQ":
         return [GPTQModifier(targets="Linear", scheme=f"W{bits}A16", ignore=ignore)]
     weights = {"num_bits": bits, "type": "int", "strategy": "group", "group_size": GROUP_SIZE, "symmetric": False}
@@ -161,7 +174,7 @@ def _changed(model: torch.nn.Module, library_model: torch.nn.Module, quantized: 
 
 
 @contextlib.contextmanager
-def _config_on_disk(model: torch.nn.Module) -> Iterator[None]:
+def _config_on_disk(model: Any) -> Iterator[None]:
     """`oneshot` reads the configuration again from where the model came from, which may be the network or nowhere."""
     with tempfile.TemporaryDirectory() as folder:
         model.config.save_pretrained(folder)
@@ -198,8 +211,27 @@ def _pinning_where_possible() -> Iterator[None]:
         yield
         return
     pin_memory = torch.Tensor.pin_memory
-    torch.Tensor.pin_memory = lambda self, *_, **__: self
+    setattr(torch.Tensor, "pin_memory", lambda self, *_, **__: self)  # noqa: B010
     try:
         yield
     finally:
-        torch.Tensor.pin_memory = pin_memory
+        setattr(torch.Tensor, "pin_memory", pin_memory)  # noqa: B010
+
+
+def _backend(method: Method, summary: str) -> Backend:
+    return Backend(
+        f"llmcompressor-{method.lower()}",
+        summary,
+        library="llmcompressor",
+        extra="llmcompressor",
+        bits=(3, 4, 8),
+        reads_text=method != "RTN",
+        run=partial(quantize, method=method),
+    )
+
+
+BACKENDS = (
+    _backend("RTN", "llmcompressor without data: round to nearest in groups of 128."),
+    _backend("GPTQ", "llmcompressor's GPTQ: second-order rounding in groups of 128."),
+    _backend("AWQ", "llmcompressor's AWQ: scales of inputs moved into the weights; reads 64 passages at most."),
+)

@@ -10,26 +10,26 @@ from typing import Any
 
 import torch
 
-from . import Peer, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
 
 GROUP_SIZE = 64
 
 
-def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu") -> Peer:
+def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu") -> Quantized:
     """No text is read."""
     return _quantize(model, bits, device)[0]
 
 
 def check(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[Peer, float]:
-    peer, library_model = _quantize(model, bits, device)
+) -> tuple[Quantized, float]:
+    found, library_model = _quantize(model, bits, device)
     ours = copy.deepcopy(model).to(device)
-    peer.put_into(ours)
-    return peer, logit_difference(ours, library_model, tokenizer, texts[0])
+    found.put_into(ours)
+    return found, logit_difference(ours, library_model, tokenizer, texts[0])
 
 
-def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[Peer, torch.nn.Module]:
+def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[Quantized, torch.nn.Module]:
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
     library_model = copy.deepcopy(model)
@@ -47,11 +47,24 @@ def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[Peer, tor
         library_model.set_submodule(name, layer)
         weights[f"{name}.weight"] = layer.dequantize().detach().cpu()
         stored[f"{name}.weight"] = stored_bits(layer.W_q, layer.meta["scale"], layer.meta["zero"])
-    peer = Peer(
+    found = Quantized(
         name=f"HQQ, {bits} bits",
         settings=f"groups of {GROUP_SIZE}, affine, no text read",
         weights=weights,
         bits=stored,
         left_alone=matrices_besides(model, weights),
     )
-    return peer, library_model.to(device)
+    return found, library_model.to(device)
+
+
+BACKENDS = (
+    Backend(
+        "hqq",
+        "HQQ: half-quadratic search for the zero point of every group of 64.",
+        library="hqq",
+        extra="hqq",
+        bits=(1, 2, 3, 4, 8),
+        reads_text=False,
+        run=quantize,
+    ),
+)
