@@ -26,11 +26,12 @@ import torch
 
 from laaciq.ablation.losses import nll_by_passage
 from laaciq.allocation.planner import plan_model
+from laaciq.backends.size import bits_per_weight
 from laaciq.corpus import Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import FULL_BITS, MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, QuantizeOptions
 from laaciq.planning import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -97,9 +98,6 @@ class Draw:
             name: [p for own in test.by_language.values() for p in prepare_all(self.model, own.texts, own.language)]
             for name, test in self.tests.items()
         }
-        self.linears = {linear.name for linear in self.model.anatomy.linears}
-        self.block_weights = sum(linear.matrix.numel() for linear in self.model.anatomy.linears)
-        self.all_weights = self.model.anatomy.parameter_count()
 
     def keep(self, row: str, compute: Callable[[], dict[str, object]]) -> dict[str, object]:
         if row not in self.rows:
@@ -139,13 +137,11 @@ class Draw:
             for name, parameter in self.twin.module.named_parameters():
                 parameter.copy_(self.model.module.get_parameter(name))
         peer.put_into(self.twin.module)
-        in_blocks = sum(bits for name, bits in peer.bits.items() if name in self.linears)
-        left = sum(w.matrix.numel() for w in self.model.anatomy.linears if w.name not in peer.bits)
-        block_bits = in_blocks + FULL_BITS * left
+        block_bits, model_bits = bits_per_weight(peer, self.model.anatomy)
         return {
             "settings": peer.settings,
-            "block_bits": block_bits / self.block_weights,
-            "model_bits": (block_bits + FULL_BITS * (self.all_weights - self.block_weights)) / self.all_weights,
+            "block_bits": block_bits,
+            "model_bits": model_bits,
             "nll": self.losses(self.twin),
             "seconds": seconds,
         }

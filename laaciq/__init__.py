@@ -1,7 +1,8 @@
 """LA-ACIQ: quantize multilingual language models so that no language pays for the others.
 
 `laaciq.run(...)` does it all; `laaciq.plan(...)` plans, `laaciq.quantize(...)` writes a checkpoint; `laaciq.evaluate(...)` measures a model
-that is quantized already; `laaciq.check(...)` judges a run. Once this package is imported, transformers loads our checkpoints.
+that is quantized already, `laaciq.compare(...)` sets libraries and our methods side by side; `laaciq.check(...)` judges a run. Once this
+package is imported, transformers loads our checkpoints.
 """
 
 from importlib import import_module
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from laaciq.corpus import read_split, read_texts
     from laaciq.gate import check
     from laaciq.inspection import profile, screen, survey
+    from laaciq.peers.comparison import compare
     from laaciq.plans import plan
     from laaciq.serving import generate
     from laaciq.speed import bench
@@ -31,6 +33,7 @@ __all__ = [
     "__version__",
     "bench",
     "check",
+    "compare",
     "evaluate",
     "generate",
     "plan",
@@ -48,6 +51,7 @@ __all__ = [
 _LAZY = {
     "bench": "laaciq.speed",
     "check": "laaciq.gate",
+    "compare": "laaciq.peers.comparison",
     "evaluate": "laaciq.comparison",
     "generate": "laaciq.serving",
     "plan": "laaciq.plans",

@@ -232,3 +232,40 @@ class RunOptions(CheckpointOptions):
         # Whatever else differs from the defaults gets a folder of its own, under a name that stays the same.
         mark = hashlib.sha256(json.dumps(special, sort_keys=True).encode()).hexdigest()[:6] if special else ""
         return Path("laaciq-runs") / (f"{name}-{mark}" if mark else name)
+
+
+class CompareOptions(MeasureOptions):
+    """What `laaciq compare` takes."""
+
+    model: str = REFERENCE
+    texts: str = BUILTIN
+    languages: tuple[str, ...] | None = None
+    methods: tuple[str, ...] | None = None
+    bits: int = Field(
+        default=4, ge=1, le=8, description="Of every method; one that has not got them is a row that says so."
+    )
+    calibration: str = Field(
+        default="all",
+        description="Text that methods read: a language such as 'eng', 'all', or a folder or file of texts.",
+    )
+    passages: int | None = Field(default=None, ge=2, description="Most test passages a language; all if not given.")
+
+    def measuring(self) -> MeasureOptions:
+        """The part of the options that decides a measurement."""
+        return MeasureOptions(**self.model_dump(include=set(MeasureOptions.model_fields)))
+
+    @property
+    def command(self) -> str:
+        """The command that does the same: what differs from the defaults."""
+        words = ["laaciq", "compare"] + ([self.model] if self.model != REFERENCE else [])
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name == "model" or value == field.default:
+                continue
+            word = f"--{name.replace('_', '-')}"
+            words += [word] if value is True else [word, ",".join(value) if isinstance(value, tuple) else str(value)]
+        return shlex.join(words)
+
+    @property
+    def default_folder(self) -> Path:
+        return Path("laaciq-runs") / f"{Path(self.model).name}-compare"

@@ -60,16 +60,23 @@ class Backend:
 
     @property
     def installed(self) -> bool:
-        return importlib.util.find_spec(self.library) is not None
+        try:
+            return importlib.util.find_spec(self.library) is not None
+        except ModuleNotFoundError:  # the package that a dotted name lies in
+            return False
+
+    def require(self, bits: int) -> None:
+        """Is the library there, and has it these bits?"""
+        if bits not in self.bits:
+            raise BadOption(f"{self.name} has {' or '.join(map(str, self.bits))} bits, not {bits}")
+        if not self.installed:
+            raise MissingExtra(f"{self.library} is not installed: pip install 'laaciq[{self.extra}]'")
 
     def quantize(
         self, model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
     ) -> Quantized:
         """Warns of linear layers in the blocks that the library left as they were, which it may have done without a word."""
-        if bits not in self.bits:
-            raise BadOption(f"{self.name} has {' or '.join(map(str, self.bits))} bits, not {bits}")
-        if not self.installed:
-            raise MissingExtra(f"{self.library} is not installed: pip install 'laaciq[{self.extra}]'")
+        self.require(bits)
         found = self.run(model, tokenizer, texts, bits=bits, device=device)
         linears = dissect(model).linears
         if left := [linear.name for linear in linears if linear.name in found.left_alone]:

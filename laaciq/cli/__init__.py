@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from laaciq import __version__
 from laaciq.cli import (
@@ -14,6 +15,7 @@ from laaciq.cli import (
     calibration,
     check,
     clipping,
+    compare,
     evaluate,
     gateway,
     inspect,
@@ -38,6 +40,8 @@ for command in (
     quantize.quantize,
     quantize.methods,
     evaluate.evaluate,
+    compare.compare,
+    compare.backends,
     check.check,
     bench.bench,
     inspect.profile,
@@ -73,7 +77,7 @@ def main() -> None:
     try:
         app()
     except LaaciqError as error:
-        Console(stderr=True).print(f"[bold red]laaciq:[/] {error}", soft_wrap=True, highlight=False)
+        Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

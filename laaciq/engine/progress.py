@@ -28,7 +28,7 @@ class Bars(Silence):
         self.console = Console(stderr=True, highlight=False)
 
     def say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True)
+        self.console.print(text, soft_wrap=True, markup=False)
 
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:

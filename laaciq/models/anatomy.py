@@ -74,6 +74,10 @@ class TensorPart:
     shape: tuple[int, ...]
     role: Role
 
+    @property
+    def count(self) -> int:
+        return int(torch.Size(self.shape).numel())
+
 
 @dataclass(frozen=True)
 class Anatomy:
@@ -89,7 +93,7 @@ class Anatomy:
         return found | {own.name: own.matrix for own in self.token_matrices}
 
     def parameter_count(self, role: Role | None = None) -> int:
-        return sum(_count(part.shape) for part in self.tensors if role is None or part.role == role)
+        return sum(part.count for part in self.tensors if role is None or part.role == role)
 
 
 def dissect(model: nn.Module) -> Anatomy:
@@ -172,7 +176,3 @@ def _component(block: nn.Module, path: str) -> Component:
     parts = path.split(".")
     around = (block.get_submodule(".".join(parts[:depth])) for depth in range(1, len(parts)))
     return "attention" if any("attention" in type(module).__name__.lower() for module in around) else "feed-forward"
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    return int(torch.Size(shape).numel())

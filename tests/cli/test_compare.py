@@ -1,0 +1,64 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from laaciq.backends.registry import BACKENDS
+from laaciq.cli import app
+from laaciq.errors import BadOption
+from laaciq.peers import Comparison
+from tests.tiny import save_tiny
+
+QUICK = ["--languages", "eng,swa", "--passages", "2", "--served-bound", "100"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return str(save_tiny("gpt2", tmp_path_factory.mktemp("models") / "gpt2"))
+
+
+def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
+    missing = BACKENDS["hqq"].__class__(**{**vars(BACKENDS["hqq"]), "library": "no_such_library"})
+    monkeypatch.setitem(BACKENDS, "hqq", missing)
+    asked = [
+        "compare",
+        tiny,
+        "--methods",
+        "mse, rtn,hqq",
+        "--calibration",
+        "eng",
+        *QUICK,
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    shown = CliRunner().invoke(app, asked, env={"COLUMNS": "80"})
+    assert shown.exit_code == 0, shown.output
+    assert "hqq: no_such_library is not installed: pip install 'laaciq[hqq]'" in " ".join(shown.stdout.split())
+    assert all(len(line) <= 80 or line.startswith("Report") for line in shown.stdout.splitlines())
+    again = CliRunner().invoke(app, [*asked, "--json"])
+    found = Comparison.model_validate(json.loads(again.stdout))
+    assert {row.method for row in found.measured} == {"mse", "rtn"}
+    assert found["rtn"].evaluation.parallel
+    words = shown.stdout.split()
+    assert f"{found['rtn'].made.block_bits_per_weight:.3f}" in words and found["rtn"].worst.language in words
+    page = (tmp_path / "run/report.html").read_text()
+    assert "size-figure" in page and "calibrated on English" in page and found.command.split()[0] in page
+    assert "--calibration eng" in found.command and "--methods mse,rtn,hqq" in found.command
+
+
+def test_what_cannot_be_done_is_said(tiny, tmp_path):
+    def refusal(*more):
+        return CliRunner().invoke(app, ["compare", tiny, *QUICK, "--out", str(tmp_path / "run"), *more]).exception
+
+    assert isinstance(refusal("--methods", "rtnn"), BadOption)
+    assert isinstance(refusal("--bits", "9"), BadOption)
+    assert isinstance(refusal("--calibration", "nowhere"), BadOption)
+    assert not (tmp_path / "run").exists()
+
+
+def test_back_ends_are_listed():
+    shown = CliRunner().invoke(app, ["backends"], env={"COLUMNS": "200"}).stdout
+    assert all(name in shown for name in BACKENDS)
+    listed = json.loads(CliRunner().invoke(app, ["backends", "--json"]).stdout)
+    assert {own["name"]: own["installed"] for own in listed} == {n: own.installed for n, own in BACKENDS.items()}
+    assert all(own["installed"] or f"laaciq[{own['extra']}]" in shown for own in listed)
