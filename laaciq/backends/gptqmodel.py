@@ -1,13 +1,13 @@
 """GPTQ of GPTQModel with its own defaults: groups of 128 inputs, symmetric, damping 0.05, output head left alone.
 
-Its default order of columns is "group aware": groups are taken in the order of their activations, but keep their inputs. Stored are, for any type
-of the model, float16 scales, a zero point of the codes' bits a group, packed like the codes, and the group of each input in 32 bits.
+Its order of columns is "group aware": groups are taken in the order of their activations, but keep their inputs. Stored are, for a model
+of any type, float16 scales, a zero point of the codes' bits a group, packed like the codes, and the group of each input in 32 bits.
 A text is a sequence, cut at `max_length` tokens; what is shorter than 10 tokens the library leaves out.
 
-Traps: on two cores it takes one worker, with which it dies, so it is told to take two. In its default format zero points are stored less 1, and after
-`quantize` the model in memory has them so too, without knowing: it computes nonsense until it is saved and loaded again. In the
-format gptq_v2, which is used here and takes as many bits, they are what they are. An error in a worker ends the whole process: here it is
-raised. At 3, 5, 6 and 7 bits packing fails so where 32 does not divide inputs and outputs: such layers it is told to skip.
+Traps. On two cores it takes one worker, with which it dies, so it is told to take two. An error in a worker ends the whole process: here it
+is raised. At 3, 5, 6 and 7 bits packing fails so where 32 does not divide inputs and outputs: such layers it is told to skip. In its default
+format zero points are stored less 1, and after `quantize` the model in memory has them so too, and computes nonsense until it is saved and
+loaded again: hence the format gptq_v2, which has them as they are and takes as many bits.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def check(
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
 ) -> tuple[Quantized, float]:
-    """The library's model is saved and loaded again before, and both compute in float32. Its
-    layers compile themselves, which takes minutes: not here."""
+    """The library's model is saved and loaded again before, and both compute in float32. Its layers would compile themselves, which takes
+    minutes."""
     with _tamed(), tempfile.TemporaryDirectory() as folder, torch.compiler.set_stance("force_eager"):
         found, library_model = _quantize(model, tokenizer, texts, bits, device, max_length, Path(folder))
         from gptqmodel import BACKEND, GPTQModel

@@ -1,13 +1,11 @@
 """llama.cpp's own quantizer, through `llama_model_quantize` of llama-cpp-python: what `llama-quantize` does to a GGUF file.
 
-File types are mixtures: of Q4_K_M, half of the value and down projections and a tied embedding (or the output head) have 6 bits, and a plain embedding 4.
-A matrix whose inputs 256 does not divide falls back to a type with blocks of 32 and more bits (Q4_K to Q5_0), without a word unless one reads
-the log; with inputs that 32 does not divide it stays in 16 bits. So embeddings are quantized here, unlike by most libraries, and the
-bits are what the file stores for each tensor.
+File types are mixtures: in Q4_K_M half of the value and down projections have 6 bits, as have the output head and an embedding that is
+tied to it; other embeddings have 4. So embeddings are quantized, unlike by most libraries. A matrix whose inputs 256 does not divide falls
+back to blocks of 32 with more bits (Q4_K to Q5_0), one whose inputs 32 does not divide to 16 bits. Bits are what the file stores.
 
-The importance matrix is the mean of the squares of each layer's inputs over the tokens of the texts, as `llama-imatrix` writes it, but measured here
-with the original model, each text a sequence. With one llama.cpp chooses other types in places. The file goes through a folder
-of temporary files; its tokenizer is left out, as it plays no part.
+The importance matrix is the mean of the squares of each layer's inputs over the tokens of the texts, as `llama-imatrix` writes it, but taken
+from the original model here, each text a sequence. With one, llama.cpp chooses other types in places.
 """
 
 from __future__ import annotations
@@ -92,7 +90,9 @@ def _quantize(
     folder: Path,
 ) -> Quantized:
     if bits not in types:
-        raise BadOption(f"llama.cpp has {', '.join(f'{b} bits ({name})' for b, name in types.items())} here, not {bits}")
+        raise BadOption(
+            f"llama.cpp has {', '.join(f'{b} bits ({name})' for b, name in types.items())} here, not {bits}"
+        )
     import gguf
     import llama_cpp
 

@@ -44,9 +44,7 @@ def _quantize(model: Any, bits: int, device: str) -> tuple[Quantized, torch.nn.M
     library_model = copy.deepcopy(model).to(device)
     head = library_model.get_output_embeddings()
     names = [
-        name
-        for name, module in library_model.named_modules()
-        if type(module) is torch.nn.Linear and module is not head
+        name for name, module in library_model.named_modules() if type(module) is torch.nn.Linear and module is not head
     ]
     # Without names it would take them all.
     if names:
