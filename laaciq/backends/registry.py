@@ -8,7 +8,7 @@ from importlib import import_module
 from laaciq.backends.contract import Backend
 from laaciq.errors import BadOption
 
-_FILES = ("bitsandbytes", "hqq", "llmcompressor")
+_FILES = ("autoround", "bitsandbytes", "gptqmodel", "hqq", "llamacpp", "llmcompressor", "quanto", "torchao")
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend for file in _FILES for backend in import_module(f"laaciq.backends.{file}").BACKENDS

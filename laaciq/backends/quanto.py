@@ -1,0 +1,98 @@
+"""optimum-quanto's `quantize` and `freeze` with qint8, qint4 or qint2 for the weights, nothing for the inputs, output head left alone.
+
+qint8 has a scale a row. qint4 and qint2 have groups of 128 inputs, of 96, 64 or 32 where those fill a row, else of the row, with a scale and a
+shift each in the model's type. In bfloat16, qint4 in groups of 128 is repacked for another kernel, which rounds the shift again: with the
+weights before that one gets other logits than the library's, so they are read from the repacked ones. What is saved is the plain packing.
+
+On the CPU quanto compiles its unpacking when it is first used: minutes, an error without a compiler, and for ever where an interrupted try
+has left its lock. The same in torch is put in its place meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+
+
+def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu") -> Quantized:
+    """No text is read."""
+    with _without_compiler():
+        return _quantize(model, bits, device)[0]
+
+
+def check(
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
+) -> tuple[Quantized, float]:
+    with _without_compiler():
+        found, library_model = _quantize(model, bits, device)
+        ours = copy.deepcopy(model).to(device)
+        found.put_into(ours)
+        return found, logit_difference(ours, library_model, tokenizer, texts[0])
+
+
+def _quantize(model: Any, bits: int, device: str) -> tuple[Quantized, torch.nn.Module]:
+    from optimum.quanto import freeze, qtypes
+    from optimum.quanto import quantize as quanto_quantize
+
+    library_model = copy.deepcopy(model).to(device)
+    head = library_model.get_output_embeddings()
+    names = [
+        name for name, module in library_model.named_modules() if type(module) is torch.nn.Linear and module is not head
+    ]
+    # Without names it would take them all.
+    if names:
+        quanto_quantize(library_model, weights=qtypes[f"qint{bits}"], include=names)
+        freeze(library_model)
+    layers = {f"{name}.weight": library_model.get_submodule(name) for name in names}
+    found = Quantized(
+        name=f"quanto, {bits} bits",
+        settings=f"optimum-quanto, {'rows, symmetric' if bits == 8 else 'groups of 128, affine'}, no text read",
+        weights={name: layer.weight.dequantize().detach().cpu() for name, layer in layers.items()},
+        bits={name: _size(layer.weight) for name, layer in layers.items()},
+        left_alone=matrices_besides(model, layers),
+    )
+    return found, library_model
+
+
+def _size(weight: Any) -> float:
+    saved: dict[str, torch.Tensor] = {}
+    weight.save_to_state_dict(saved, "", keep_vars=False)
+    return stored_bits(*saved.values())
+
+
+def _unpack(packed: torch.Tensor, bits: int) -> torch.Tensor:
+    return torch.cat([(packed >> shift) & (2**bits - 1) for shift in range(0, 8, bits)])
+
+
+@contextlib.contextmanager
+def _without_compiler() -> Iterator[None]:
+    from optimum.quanto.library.extensions import get_extension
+
+    extension = get_extension("quanto_cpp")
+    compiled = extension._lib
+    if compiled is None:
+        extension._lib = SimpleNamespace(unpack=_unpack)
+    try:
+        yield
+    finally:
+        extension._lib = compiled
+
+
+BACKENDS = (
+    Backend(
+        "quanto",
+        "optimum-quanto: groups of 128 with a scale and a shift, at 8 bits rows.",
+        library="optimum.quanto",
+        extra="quanto",
+        bits=(2, 4, 8),
+        reads_text=False,
+        run=quantize,
+    ),
+)

@@ -1,0 +1,73 @@
+import copy
+import os
+
+import pytest
+import torch
+
+from laaciq.backends import gptqmodel
+from laaciq.backends.contract import logit_difference
+
+pytest.importorskip("gptqmodel")
+
+
+@pytest.mark.parametrize("bits", [4, 3])
+def test_it_computes_what_the_library_computes(two_blocks, tokenizer, texts, bits, capfd):
+    before, environment = copy.deepcopy(two_blocks.state_dict()), dict(os.environ)
+    found, difference = gptqmodel.check(two_blocks, tokenizer, texts, bits=bits)
+    # Weights are rounded to float16 here, and are not there: 2⁻¹¹ each.
+    assert difference < 5e-3
+    for name, weight in found.weights.items():
+        outputs, inputs = weight.shape
+        # A float16 and a zero point a group of 128, and every input's group.
+        assert found.bits[name] == bits * weight.numel() + (16 + bits) * outputs * inputs // 128 + 32 * inputs
+    assert found.left_alone == ["model.embed_tokens.weight"]
+    assert all(torch.equal(value, before[name]) for name, value in two_blocks.state_dict().items())
+    assert dict(os.environ) == environment
+    assert "GPT-QModel" not in capfd.readouterr().out
+
+
+def test_texts_decide_the_rounding(two_blocks, tokenizer, texts):
+    name = "model.layers.1.mlp.down_proj.weight"
+    one, other = (
+        gptqmodel.quantize(two_blocks, tokenizer, read, bits=4).weights[name] for read in (texts[:2], texts[2:])
+    )
+    assert not torch.equal(one, other)
+
+
+def test_layers_of_gpt2_are_quantized_as_they_lie(gpt2, texts):
+    model, tokenizer = gpt2
+    texts = [text[:80] for text in texts]  # within its positions
+    found, difference = gptqmodel.check(model, tokenizer, texts, bits=4)
+    assert difference < 5e-3
+    assert len(found.weights) == 8
+    ours = copy.deepcopy(model).float()
+    found.put_into(ours)
+    # Transposed by mistake it would be of the order of 1, where the matrix is square.
+    assert logit_difference(ours, copy.deepcopy(model).float(), tokenizer, texts[0]) < 0.3
+
+
+def test_layers_that_it_cannot_pack_are_left_alone(gpt2, texts):
+    model, tokenizer = copy.deepcopy(gpt2)
+    texts = [text[:80] for text in texts]
+    for block in model.transformer.h:
+        block.mlp.c_fc.weight = torch.nn.Parameter(block.mlp.c_fc.weight[:, :40].clone())
+        block.mlp.c_fc.bias = torch.nn.Parameter(block.mlp.c_fc.bias[:40].clone())
+        block.mlp.c_fc.nf = 40
+        block.mlp.c_proj.weight = torch.nn.Parameter(block.mlp.c_proj.weight[:40].clone())
+    model.config.n_inner = 40
+    found, difference = gptqmodel.check(model, tokenizer, texts, bits=3)
+    assert difference < 5e-3
+    assert {name for name in found.left_alone if ".mlp." in name} == {
+        f"transformer.h.{block}.mlp.{layer}.weight" for block in (0, 1) for layer in ("c_fc", "c_proj")
+    }
+
+
+def test_an_error_in_a_worker_is_raised(two_blocks, tokenizer, texts, monkeypatch):
+    """The library would end the process."""
+
+    def fail(*_, **__):
+        raise ValueError("no packing today")
+
+    monkeypatch.setattr("gptqmodel.looper.gptq_processor.pack_module", fail)
+    with pytest.raises(ValueError, match="no packing today"):
+        gptqmodel.quantize(two_blocks, tokenizer, texts, bits=4)
