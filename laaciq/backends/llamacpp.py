@@ -113,7 +113,7 @@ def _quantize(
             continue
         name = ours[tensor.name]
         back = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        weights[name] = restored_rows(model, tensor.name, torch.from_numpy(back.copy()))
+        weights[name] = restored_rows(model, name, torch.from_numpy(back.copy()))
         stored[name] = 8.0 * tensor.n_bytes
         kinds[tensor.tensor_type.name] += 1
     mixture = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())

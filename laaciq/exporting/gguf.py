@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from transformers import AutoConfig, AutoTokenizer
 
 from laaciq.exporting.contents import Coded, read_contents
-from laaciq.exporting.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.exporting.gguf_architecture import exported_architecture, tensor_names
 from laaciq.exporting.gguf_blocks import Blocks, to_blocks, to_halves
 from laaciq.exporting.gguf_file import gguf_file, import_gguf
 from laaciq.exporting.gguf_vocabulary import describe_vocabulary
@@ -91,7 +91,7 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
     """
     gguf = import_gguf()
     folder = find_model(checkpoint).path
-    architecture = GgufArchitecture(AutoConfig.from_pretrained(folder))
+    architecture = exported_architecture(AutoConfig.from_pretrained(folder))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     translate = tensor_names(architecture.name, architecture.config.num_hidden_layers)
     carried = []

@@ -12,10 +12,10 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from laaciq.errors import BadOption
 from laaciq.exporting.gguf_file import import_gguf
 
-# By transformers' model type; GGUF calls them the same.
+# Transformers' model types that are exported; GGUF calls them the same.
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 # Model types that GGUF knows under another name.
-_OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox"}
+_OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox", "mistral": "llama"}
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,10 @@ class GgufArchitecture:
 
     config: Any
 
-    def __post_init__(self) -> None:
-        if reason := _obstacle(self.config):
-            raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
-
     @property
     def name(self) -> str:
-        return self.config.model_type
+        """What GGUF calls it."""
+        return _OTHER_NAMES.get(self.config.model_type, self.config.model_type)
 
     @property
     def head_width(self) -> int:
@@ -72,9 +69,18 @@ class GgufArchitecture:
         writer.add_key_length(self.head_width)
         writer.add_value_length(self.head_width)
         writer.add_rope_dimension_count(self.head_width)
-        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        writer.add_rope_freq_base(config.rope_parameters.get("full_attention", config.rope_parameters)["rope_theta"])
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         writer.add_vocab_size(config.vocab_size)
+        if self.name == "gemma3":
+            writer.add_sliding_window(config.sliding_window)
+
+
+def exported_architecture(config: Any) -> GgufArchitecture:
+    """Refuses a model of which a file would not say all that it computes."""
+    if reason := _obstacle(config):
+        raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
+    return GgufArchitecture(config)
 
 
 def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:
