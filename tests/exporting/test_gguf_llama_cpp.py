@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.export.test_gguf import TEXTS, save_qwen3
+from tests.exporting.test_gguf import TEXTS, save_qwen3
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
