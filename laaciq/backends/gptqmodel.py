@@ -4,10 +4,10 @@ Its order of columns is "group aware": groups are taken in the order of their ac
 of any type, float16 scales, a zero point of the codes' bits a group, packed like the codes, and the group of each input in 32 bits.
 A text is a sequence, cut at `max_length` tokens; what is shorter than 10 tokens the library leaves out.
 
-Traps. On two cores it takes one worker, with which it dies, so it is told to take two. An error in a worker ends the whole process: here it
-is raised. At 3, 5, 6 and 7 bits packing fails so where 32 does not divide inputs and outputs: such layers it is told to skip. In its default
-format zero points are stored less 1, and after `quantize` the model in memory has them so too, and computes nonsense until it is saved and
-loaded again: hence the format gptq_v2, which has them as they are and takes as many bits.
+Traps. On two cores its pool has one worker where its loader wants two, and it stops: it is told to have two. An error in a worker ends the
+whole process: here it is raised. At 3, 5, 6 and 7 bits packing fails so where 32 does not divide inputs and outputs: such layers it is told
+to skip. In its default format zero points are stored less 1, and after `quantize` the model in memory has them so too, and computes nonsense
+until it is saved and loaded again: hence the format gptq_v2, which has them as they are and takes as many bits.
 """
 
 from __future__ import annotations
