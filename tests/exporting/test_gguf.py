@@ -94,7 +94,7 @@ def test_transformers_alone_reads_the_same_model_and_tokenizer(model, options, t
         (partial(save_tiny, "llama"), {"bits": 6, "group_size": "tensor", "symmetric": False}),
         (save_qwen3, {"bits": 2, "group_size": "channel", "symmetric": False}),
     ],
-    ids=str,
+    ids=["llama, 3 bits", "llama, 6 bits", "qwen3, 2 bits"],
 )
 def test_other_grids_are_read_exactly(save, options, tmp_path):
     written = export(save(tmp_path / "model"), tmp_path, **options)
