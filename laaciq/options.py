@@ -255,6 +255,11 @@ class CompareOptions(MeasureOptions):
         default="all",
         description="Text that methods read: a language such as 'eng', 'all', or a folder or file of texts.",
     )
+    calibration_passages: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most calibration passages a language, and as many to validate; all if not given.",
+    )
     passages: int | None = Field(default=None, ge=2, description="Most test passages a language; all if not given.")
 
     def measuring(self) -> MeasureOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,8 @@ def compare(
     test = whole.test.select(chosen.languages)
     test = test if chosen.passages is None else test.spread(chosen.passages)
     split = calibrating(chosen.calibration, whole, test, seed=chosen.seed)
+    if (most := chosen.calibration_passages) is not None:
+        split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     cost = estimate(folder, test, device=place)
     require_memory(cost, place)
     store = RunFolder(target, description={"command": chosen.command})

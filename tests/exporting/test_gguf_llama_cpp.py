@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from tests.exporting.test_gguf import TEXTS, save_qwen3
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
 from laaciq.exporting.gguf import FILE, write_gguf
+from tests.exporting.test_gguf import TEXTS, save_qwen3
 from tests.tiny import save_tiny
 
 llama_cpp = pytest.importorskip("llama_cpp")

@@ -159,3 +159,11 @@ def test_without_any_library_the_package_and_ours_work(tiny, monkeypatch, tmp_pa
     assert [row.method for row in found.measured] == ["rtn"]
     at_four = [row for row in found.failed if 4 in BACKENDS[row.method].bits]
     assert at_four and all(row.missing for row in at_four)
+
+
+def test_calibration_text_may_be_cut_short(tiny, coarse, tmp_path):
+    read = coarse("coarse")
+    laaciq.compare(tiny, methods=["coarse"], out=tmp_path, calibration_passages=2, **ASKED)
+    laaciq.compare(tiny, methods=["coarse"], out=tmp_path, calibration_passages=3, **ASKED)
+    # So many to calibrate and so many to validate, in two languages; libraries read both.
+    assert [len(texts) for texts in read] == [8, 12]
