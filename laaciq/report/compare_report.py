@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 
 from laaciq.corpus import language
 from laaciq.errors import UnknownLanguage
-from laaciq.evaluation.verdict import percent
 from laaciq.peers.results import Comparison, Made, Row
 from laaciq.report.plots import COLOURS, SYMBOLS, styled
 
@@ -52,14 +51,23 @@ def cells(row: Row) -> list[str]:
         row.method,
         f"{made.block_bits_per_weight:.3f}",
         f"{made.model_bits_per_weight:.2f}",
-        ("collapsed" if loss is None else percent(loss.value)) if worst else "–",
-        f"{100 * loss.low:z.1f} to {100 * loss.high:z.1f}" if loss else "",
+        ("collapsed" if loss is None else _percent(loss.value)) if worst else "–",
+        f"{_number(loss.low)} to {_number(loss.high)}" if loss else "",
         worst.language if worst else "",
-        percent(found.summary.mean),
-        "–" if disparity is None else f"{percent(disparity.plug_in.value)}{'' if disparity.beyond_noise else ' *'}",
+        _percent(found.summary.mean),
+        "–" if disparity is None else f"{_percent(disparity.plug_in.value)}{'' if disparity.beyond_noise else ' *'}",
         f"{made.seconds:.0f}",
         f"{len(made.left_alone)} of {made.layers}" if made.left_alone else "–",
     ]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{_number(value)} %"
+
+
+def _number(share: float) -> str:
+    """In percent; of hundreds the decimals say nothing."""
+    return f"{100 * share:z.{0 if share >= 1 else 1}f}"
 
 
 def title(found: Comparison) -> str:

@@ -56,7 +56,7 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
 def test_long_names_and_large_losses_fit_into_80_columns(tiny, tmp_path):
     found = laaciq.compare(tiny, methods=["rtn"], bits=2, out=tmp_path, **PLAIN)
     row = found["rtn"]
-    large = Estimate(value=0.111, low=0.107, high=0.234)
+    large = Estimate(value=2.111, low=0.987, high=3.234)
     worst = row.worst.model_copy(update={"degradation": large, "loss": large})
     evaluation = row.evaluation.model_copy(update={"languages": [worst]})
     made = row.made.model_copy(update={"seconds": 1234.0})
@@ -64,7 +64,7 @@ def test_long_names_and_large_losses_fit_into_80_columns(tiny, tmp_path):
     console = Console(width=80, file=StringIO())
     console.print(compare_table(found.model_copy(update={"rows": [long]})))
     shown = console.file.getvalue()
-    assert "…" not in shown and "10.7 to 23.4" in shown and "llmcompressor-gptq" in shown
+    assert "…" not in shown and "98.7 to 323" in shown and "211 %" in shown and "llmcompressor-gptq" in shown
 
 
 def test_what_cannot_be_done_is_said(tiny, tmp_path):
