@@ -47,8 +47,8 @@ class Thoroughness:
 
 
 EFFORTS: dict[Effort, Thoroughness] = {
-    "fast": Thoroughness(curvature=32, validation=128, tokens=14, probes=0, rounds=1, tuned=2, front=False),
-    "full": Thoroughness(curvature=256, validation=2000, tokens=224, probes=12, rounds=6, tuned=6, front=True),
+    "fast": Thoroughness(curvature=32, validation=128, tokens=10, probes=0, rounds=1, tuned=2, front=False),
+    "full": Thoroughness(curvature=256, validation=2000, tokens=160, probes=12, rounds=6, tuned=6, front=True),
 }
 
 
