@@ -161,7 +161,7 @@ def _dequantized(library_model: torch.nn.Module) -> tuple[dict[str, torch.Tensor
             continue
         state = {key: value.detach() for key, value in module.named_parameters(recurse=False) if key != "bias"}
         packed = packing.compress(state, scheme)
-        weights[f"{name}.weight"] = packing.decompress(packed, scheme)["weight"]
+        weights[f"{name}.weight"] = packing.decompress(packed, scheme)["weight"].cpu()
         stored[f"{name}.weight"] = stored_bits(*(value for key, value in packed.items() if key != "weight_shape"))
     return weights, stored
 
@@ -169,7 +169,7 @@ def _dequantized(library_model: torch.nn.Module) -> tuple[dict[str, torch.Tensor
 def _changed(model: torch.nn.Module, library_model: torch.nn.Module, quantized: list[str]) -> dict[str, torch.Tensor]:
     """Parameters that are not quantized, but not what they were either."""
     ours = ((name, parameter) for name, parameter in model.named_parameters() if name not in quantized)
-    theirs = ((name, before, library_model.get_parameter(name).detach()) for name, before in ours)
+    theirs = ((name, before, library_model.get_parameter(name).detach().cpu()) for name, before in ours)
     return {name: after for name, before, after in theirs if not torch.equal(before.detach().cpu(), after)}
 
 
