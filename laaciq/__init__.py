@@ -17,6 +17,7 @@ from laaciq.errors import LaaciqError
 if TYPE_CHECKING:
     from laaciq.assessment import evaluate
     from laaciq.chain import run
+    from laaciq.comparison import compare
     from laaciq.compression import quantize
     from laaciq.corpus import read_split, read_texts
     from laaciq.exporting import export
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from laaciq.harness import tasks
     from laaciq.inspection import profile, screen, survey
     from laaciq.interventions import calibration, gateway, sensitivity, sweep
-    from laaciq.peers.comparison import compare
     from laaciq.plans import plan
     from laaciq.publishing import card
     from laaciq.serving import generate
@@ -69,7 +69,7 @@ _LAZY = {
     "sensitivity": "laaciq.interventions",
     "gateway": "laaciq.interventions",
     "calibration": "laaciq.interventions",
-    "compare": "laaciq.peers.comparison",
+    "compare": "laaciq.comparison",
     "evaluate": "laaciq.assessment",
     "export": "laaciq.exporting",
     "generate": "laaciq.serving",

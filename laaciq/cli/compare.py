@@ -41,8 +41,8 @@ def compare(
 
     Run again, it resumes; run in another environment with other libraries, it adds their rows.
     """
+    from laaciq.comparison import compare as compare_methods
     from laaciq.engine.progress import Bars
-    from laaciq.peers.comparison import compare as compare_methods
 
     target = out or CompareOptions(model=model).default_folder
     values = shared.read_values(options, languages)

@@ -80,7 +80,7 @@ def test_transformers_alone_reads_the_same_model_and_tokenizer(model, options, t
     ids, bos, eos = json.loads(done.stdout.splitlines()[-1])
     # The same float32 weights in the same products: all that differs is ε of the norms, which GGUF has in float32.
     torch.testing.assert_close(
-        torch.load(tmp_path / "logits.pt"), our_logits(tmp_path / "checkpoint"), rtol=1e-5, atol=1e-5
+        torch.load(tmp_path / "logits.pt", weights_only=True), our_logits(tmp_path / "checkpoint"), rtol=1e-5, atol=1e-5
     )
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "checkpoint")
     assert ids == [tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS]

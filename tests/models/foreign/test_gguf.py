@@ -8,45 +8,18 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Block
 
+from laaciq.exporting.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.models import find_model, load
 from tests.tiny import save_tiny
-
-NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-
-
-def gguf_name(name):
-    name = name.replace("model.layers.", "blk.")
-    for ours, theirs in NAMES.items():
-        name = name.replace(ours, theirs)
-    return name
 
 
 def write_gguf(model, path, block):
     """Quantize all matrices by the gguf package's own quantizer, and put into `model` what they then mean."""
     config, tokenizer = model.module.config, model.tokenizer
-    writer = gguf.GGUFWriter(path, "qwen2")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_vocab_size(config.vocab_size)
+    architecture = GgufArchitecture(config)
+    translate = tensor_names(config.model_type, config.num_hidden_layers)
+    writer = gguf.GGUFWriter(path, architecture.name)
+    architecture.describe(writer)
     vocabulary = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
@@ -57,10 +30,10 @@ def write_gguf(model, path, block):
     for name, parameter in model.module.named_parameters():
         values = parameter.detach().numpy().astype(np.float32)
         if values.ndim < 2:
-            writer.add_tensor(gguf_name(name), values)
+            writer.add_tensor(translate(name), values)
             continue
         stored = gguf.quantize(values, block)
-        writer.add_tensor(gguf_name(name), stored, raw_dtype=block)
+        writer.add_tensor(translate(name), stored, raw_dtype=block)
         parameter.copy_(torch.from_numpy(gguf.dequantize(stored, block)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
