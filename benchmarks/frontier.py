@@ -117,8 +117,9 @@ class Draw:
     def measured(self) -> dict[str, object]:
         """Of the quantized twin. The error of its weights is ‖Ŵ − W‖ / ‖W‖ over the blocks' linear layers."""
         matrices, quantized = self.model.anatomy.matrices, self.twin.anatomy.matrices
-        error = sum(float((quantized[name] - matrices[name]).square().sum()) for name in self.linears)
-        size = sum(float(matrices[name].square().sum()) for name in self.linears)
+        names = [linear.name for linear in self.model.anatomy.linears]
+        error = sum(float((quantized[name] - matrices[name]).square().sum()) for name in names)
+        size = sum(float(matrices[name].square().sum()) for name in names)
         return {"nll": self.losses(self.twin), "weight_error": (error / size) ** 0.5}
 
     def original(self) -> dict[str, object]:
