@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,23 +89,26 @@ def measure(checkpoint: Path, dtype: str, prompts: int, new_tokens: int, rounds:
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype)).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
     layers = [layer for layer in model.modules() if isinstance(layer, QuantizedLinear)]
-    asked = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
+    asked: dict[str, Any] = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
 
     def without(texts: list[str]) -> None:
         batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
         tokenizer.batch_decode(model.generate(**batch, **asked))
 
+    def split(parts: list[list[str]]) -> None:
+        for part in parts:
+            without(part)
+
     cases: dict[tuple[str, str], Callable[[], object]] = {}
     for batch, codes in _batches(prompts).items():
         texts = _prompts(codes)
-        cases[batch, "without tables"] = lambda texts=texts: without(texts)
+        cases[batch, "without tables"] = partial(without, texts)
         if len(set(codes)) > 1:
             parts = [[t for t, own in zip(texts, codes, strict=True) if own == code] for code in dict.fromkeys(codes)]
-            cases[batch, "without, split"] = lambda parts=parts: [without(part) for part in parts]
-        cases[batch, "declared"] = lambda texts=texts, codes=codes: laaciq.generate(
-            model, tokenizer, texts, languages=codes, **asked
-        )
-        cases[batch, "detected"] = lambda texts=texts: laaciq.generate(model, tokenizer, texts, **asked)
+            cases[batch, "without, split"] = partial(split, parts)
+        ours = partial(laaciq.generate, model, tokenizer, texts, **asked)
+        cases[batch, "declared"] = partial(ours, languages=codes)
+        cases[batch, "detected"] = ours
     seconds = _in_turn(cases, rounds)
     detector = _detector_seconds(_prompts(_batches(prompts)["mixed"]))
     return {

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import Effort, MeasureOptions, QuantizeOptions
 from laaciq.planning import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -45,6 +46,7 @@ from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
 
 MEASURE = MeasureOptions()
+Track = Literal["blocks", "model"]
 ENGLISH, ALL, NONE = "English", "all languages", "none"
 RESAMPLES = 2000
 BITS_CLASSES = (4, 3)
@@ -91,7 +93,7 @@ class Draw:
     validation: Texts
     english: list[str]
     tests: dict[str, Texts]
-    effort: str
+    effort: Effort
 
     def __post_init__(self) -> None:
         self.file = self.out / f"draw-{self.number}.json"
@@ -156,7 +158,7 @@ class Draw:
             "seconds": seconds,
         }
 
-    def ours(self, budget: float, track: str) -> dict[str, object]:
+    def ours(self, budget: float, track: Track) -> dict[str, object]:
         options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
         began = time.perf_counter()
         known = Calibration(self.profile, self.calibration, MEASURE)
@@ -209,7 +211,7 @@ class Draw:
             if only in contender.row and contender.texts == NONE:
                 self.keep(contender.row, partial(self.peer, contender))
 
-    def run(self, only: str, tracks: list[str]) -> None:
+    def run(self, only: str, tracks: list[Track]) -> None:
         self.keep("original", self.original)
         for contender in CONTENDERS:
             if only in contender.row and contender.texts != NONE:
@@ -222,7 +224,7 @@ class Draw:
                 self.keep(our_row(track, size), partial(self.ours, size, track))
 
 
-def size_of(row: dict[str, float], track: str) -> float:
+def size_of(row: dict[str, float], track: Track) -> float:
     return row["block_bits"] if track == "blocks" else row["model_bits"]
 
 
@@ -235,7 +237,7 @@ def our_sizes(sizes: list[float]) -> list[float]:
     return found
 
 
-def our_row(track: str, size: float) -> str:
+def our_row(track: Track, size: float) -> str:
     return f"ours, {track}, {size:.4f} bits"
 
 
@@ -335,7 +337,7 @@ def read_rows(out: Path, test: str) -> tuple[dict[str, Row], list[str]]:
     return rows, languages
 
 
-def print_tables(out: Path, tests: list[str], tracks: list[str]) -> None:
+def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
     for test in tests:
         rows, languages = read_rows(out, test)
         counts = document_counts(next(iter(rows.values())).tokens.shape[1], draws=RESAMPLES, seed=0)
@@ -381,13 +383,13 @@ def print_times(out: Path, test: str) -> None:
             print(f"- {name}: {row.seconds:.1f} s, {row.seconds / theirs:.2f}")
 
 
-def _match(rows: dict[str, Row], peers: list[Row], peer: Row, track: str) -> Row | None:
+def _match(rows: dict[str, Row], peers: list[Row], peer: Row, track: Track) -> Row | None:
     """Our plan for the size of a peer, where it is there yet."""
     sizes = our_sizes([size_of(vars(own), track) for own in peers])
     return rows.get(our_row(track, max(size for size in sizes if size <= size_of(vars(peer), track))))
 
 
-def _table_row(name: str, row: Row, track: str, languages: list[str], counts: np.ndarray, draw: np.ndarray) -> str:
+def _table_row(name: str, row: Row, track: Track, languages: list[str], counts: np.ndarray, draw: np.ndarray) -> str:
     resampled, here = row.resampled(counts, draw), row.per_language
     cells = []
     for statistic, of in STATISTICS.items():

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from laaciq.options import MeasureOptions, QuantizeOptions
 from laaciq.planning import PlanSet, make_plans
 from laaciq.planning.strategy import reads_text
 from laaciq.profiling.profile import profile_model
+from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
 from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
@@ -40,7 +42,7 @@ PLAIN = "MSE grids"
 MEASURE = MeasureOptions()
 
 # Plain grids of several sizes, which everything else is compared with; at 3 bits the next size up is 4 bits.
-CURVE: dict[int, list[dict[str, object]]] = {
+CURVE: dict[int, list[dict[str, int]]] = {
     4: [{"bits": 4, "group_size": g} for g in (128, 64, 32, 16)]
     + [{"bits": 6, "group_size": 64}, {"bits": 8, "group_size": 64}],
     3: [{"bits": 3, "group_size": g} for g in (128, 64, 32, 16)]
@@ -199,7 +201,8 @@ def main() -> None:
     split = read_split("builtin").select(None if asked.languages is None else asked.languages.split(","))
     calibrating = split.calibration.joined(split.validation)
     drawn = list(calibrations(model, calibrating, asked.draws))
-    served = [r.language for r in drawn[0].profile.languages if (r.bits_per_byte or 0) <= MEASURE.served_bound]
+    profile = cast("Profile", drawn[0].profile)
+    served = [r.language for r in profile.languages if (r.bits_per_byte or 0) <= MEASURE.served_bound]
     bench = Bench(model, split.test.select(served).spread(asked.passages), drawn, MEASURE.served_bound)
     counts = document_counts(bench.tokens.shape[1], draws=RESAMPLES, seed=0)
     draw = np.random.default_rng(1).integers(0, asked.draws, RESAMPLES)
@@ -208,8 +211,8 @@ def main() -> None:
     for bits in map(int, asked.bits.split(",")):
         with Bars().stage(f"{bits} bits", len(rows) + len(CURVE[bits])) as advance:
             curve = []
-            for options in CURVE[bits]:
-                curve.append(bench.row({"method": "mse", **options}))
+            for plain in CURVE[bits]:
+                curve.append(bench.row({"method": "mse", **plain}))
                 advance(1)
             found = {}
             for name, options in rows.items():
@@ -241,14 +244,14 @@ def print_sentences(bits: int, found: dict[str, dict[str, object]]) -> None:
     for name, row in found.items():
         if row["at_equal_size"] is None:
             continue
-        ratio, low, high = row["at_equal_size"]  # type: ignore[misc]
+        ratio, low, high = cast("list[float]", row["at_equal_size"])
         verdict = "helps" if high < 1 else "does not help" if low > 1 else "makes no difference beyond noise"
         cost = f"{ratio:.2f} [{low:.2f}, {high:.2f}] times what plain {PLAIN} of that size cost it"
         print(f"- {name}, {bits} bits: {verdict}; the worst language loses {cost}.")
 
 
 def _interval(values: object, decimals: int = 3) -> str:
-    value, low, high = values  # type: ignore[misc]
+    value, low, high = cast("list[float]", values)
     return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
 
 
