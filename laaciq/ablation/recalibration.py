@@ -95,14 +95,12 @@ class Recalibrations:
         return self._heard[part]
 
     def numbers(self, wanted: Iterable[int]) -> list[int]:
-        """Numbers of passages that differ, as `Texts.spread` gives them, ascending; all passages come last."""
-        texts = self.split.calibration
-        most = max(map(len, texts.by_language.values()))
-        spread = {max(map(len, texts.spread(number).by_language.values())) for number in wanted if number < most}
-        return sorted(spread | {most})
+        """Those that there are, ascending; all passages come last."""
+        most = max(map(len, self.split.calibration.by_language.values()))
+        return sorted({number for number in wanted if number < most} | {most})
 
     def tokens(self, codes: Iterable[str], passages: int) -> dict[str, int]:
-        """Of the text itself, as second moments count them."""
+        """Of the text itself, without start tokens."""
         texts = self.split.calibration.select(codes).spread(passages)
         found = {}
         for code, own in texts.by_language.items():

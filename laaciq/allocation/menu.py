@@ -13,7 +13,7 @@ from laaciq.allocation.curvature import Curvature
 from laaciq.options import Effort
 from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
-from laaciq.quantization.second_order import inverse_factor
+from laaciq.quantization.second_order import DAMPENING, inverse_factor
 
 
 class Storage(NamedTuple):
@@ -117,4 +117,5 @@ def second_order_gain(moments: torch.Tensor) -> float:
     """
     order = moments.diagonal().argsort(descending=True)
     pivots = inverse_factor(moments[order][:, order]).diagonal().double().pow(-2)
-    return float(pivots.sum() / moments.diagonal().double().sum().clamp_min(1e-30))
+    # Both of the damped H.
+    return float(pivots.sum() / ((1 + DAMPENING) * moments.diagonal().double().sum()).clamp_min(1e-30))

@@ -43,7 +43,8 @@ class Passages:
 
     def spread(self, most: int) -> Passages:
         """At most so many passages, evenly over the text, so that they are not all of one document."""
-        return self.at(range(0, len(self), max(1, -(-len(self) // most))))
+        count = min(most, len(self))
+        return self.at([number * len(self) // count for number in range(count)])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ the passages are or how they were batched. A *sink* is a position whose norm, in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -205,15 +205,28 @@ def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
     }
 
 
+def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
+    """The same of all tokens that are read, start tokens included. Every later token attends to those, often more than to any other, and
+    they are the loudest: whoever fits weights must not leave them out."""
+    inputs = [s.inputs for s in sequences]
+    if sequences[0].decoder is None:
+        return {False: _mask([range(len(row)) for row in inputs], inputs, model.device)}
+    decoded = [s.decoder or [] for s in sequences]
+    return {
+        True: _mask([range(len(row)) for row in inputs], inputs, model.device),
+        False: _mask([range(len(row)) for row in decoded], decoded, model.device),
+    }
+
+
 def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder: bool) -> torch.Tensor:
-    """One at the text's own positions of a linear layer's input, else zero. Cross-attention in a decoder reads the encoder's."""
+    """Of `masks`, what a linear layer's input is masked by. Cross-attention in a decoder reads the encoder's."""
     own = masks[in_encoder]
     if own.numel() != entering[..., 0].numel():
         own = masks[not in_encoder]
     return own.reshape(-1).float()
 
 
-def _mask(positions: list[list[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:
+def _mask(positions: Sequence[Sequence[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:
     mask = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.bool)
     for row, chosen in enumerate(positions):
         mask[row, chosen] = True

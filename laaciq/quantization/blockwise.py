@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from laaciq.models import LanguageModel, LinearLayer
-from laaciq.profiling.activations import blocks_in_encoder, mask_for, readings, text_masks
+from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks, readings
 from laaciq.quantization.calibration import Calibration
 from laaciq.scoring.block_calls import BlockCalls
 from laaciq.scoring.likelihood import batch_tokens, batches
@@ -24,7 +24,7 @@ from laaciq.scoring.sequences import ScoredPassage
 
 @dataclass
 class _Batch:
-    """The calls of one batch, what each token counts there (nothing, unless it is the text's own), and how far it has come."""
+    """The calls of one batch, what each token counts there (padding nothing), and how far it has come."""
 
     calls: BlockCalls
     weights: dict[bool, torch.Tensor]
@@ -50,7 +50,7 @@ class BlockStream:
             prepared += own
             spoken += [code] * len(own)
         parts = [
-            ([spoken[owner] for owner in owners], sequences, text_masks(model, sequences))
+            ([spoken[owner] for owner in owners], sequences, read_masks(model, sequences))
             for owners, sequences in batches(prepared, batch_tokens(model))
         ]
         # An encoder reads other tokens than its decoder: each side is counted by itself.

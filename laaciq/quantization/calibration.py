@@ -13,7 +13,7 @@ from laaciq.corpus import Texts
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import blocks_in_encoder, mask_for, readings, text_masks
+from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks, readings
 from laaciq.profiling.results import Profile
 from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
 
@@ -47,7 +47,7 @@ class Calibration:
     def second_moments(
         self, model: LanguageModel, linears: list[LinearLayer], languages: list[str]
     ) -> dict[str, torch.Tensor]:
-        """E[xxᵀ] of the layers' inputs over the text's own tokens, by tensor; the mean over the languages."""
+        """E[xxᵀ] of the layers' inputs over all tokens that are read, by tensor; the mean over the languages."""
         found: dict[str, torch.Tensor] = {}
         for code in languages:
             for name, moments in self._of_language(model, linears, code).items():
@@ -77,7 +77,7 @@ class Calibration:
         handles = [linear.module.register_forward_hook(watch(linear)) for linear in linears]
         try:
             for _, sequences in batches(readings(model, self.texts[code], self.options), batch_tokens(model)):
-                masks |= text_masks(model, sequences)
+                masks |= read_masks(model, sequences)
                 last[0] = None
                 target_logits(model, sequences)
         finally:

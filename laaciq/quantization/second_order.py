@@ -14,8 +14,9 @@ from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import Grid
 from laaciq.quantization.kept import KeptWeights
 
-# Of the mean second moment, added to all; multiplied until H has an inverse in floating point.
-DAMPENING = 0.01
+# Of the mean second moment, added to all; multiplied until H has an inverse in floating point. On text held back all from 0.01 to 0.3 did
+# alike where H was of ten thousand tokens (the reference model, Gemma 3 270M); of two thousand, 0.01 cost half as much again as 0.2.
+DAMPENING = 0.1
 # Inputs whose errors are passed on within the block at once, and to all others together.
 _BLOCK = 128
 

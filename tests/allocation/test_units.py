@@ -46,7 +46,6 @@ def test_token_matrices_are_planned_only_for_the_whole_model(architecture, tmp_p
 
 def test_second_order_rounding_gains_nothing_on_independent_inputs_and_much_on_alike_ones():
     independent = torch.diag(torch.tensor([1.0, 2.0, 3.0]))
-    # Dampening adds 1 % of the mean.
-    assert second_order_gain(independent) == pytest.approx(1.0, abs=0.02)
+    assert second_order_gain(independent) == pytest.approx(1.0)
     alike = torch.ones(3, 3) + 0.01 * torch.eye(3)
-    assert second_order_gain(alike) < 0.4
+    assert second_order_gain(alike) < 0.5

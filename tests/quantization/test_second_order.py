@@ -7,6 +7,7 @@ import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, QuantizeOptions
 from laaciq.planning import TensorPlan, make_plans
+from laaciq.profiling.activations import readings
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
@@ -122,6 +123,23 @@ def test_block_by_block_is_what_a_whole_pass_sees(architecture, tmp_path):
         for name, moments in stream.second_moments(index, own).items():
             torch.testing.assert_close(moments, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max()))
         stream.advance(index)
+
+
+def test_moments_are_of_all_tokens_that_are_read(tmp_path):
+    """The start token too: it is no text, but every later token attends to it."""
+    model = load(find_model(save_tiny("llama", tmp_path)), device="cpu")
+    calibration = calibrate(model, ["eng"])
+    linear = next(iter(model.anatomy.linears))
+    seen = []
+    handle = linear.module.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
+    for passage in readings(model, calibration.texts["eng"], calibration.options):
+        for sequence in passage.sequences:
+            assert sequence.inputs[0] == model.tokenizer.bos_token_id
+            model.module(torch.tensor([sequence.inputs]))
+    handle.remove()
+    rows = torch.cat(seen)
+    (own,) = calibration.second_moments(model, [linear], ["eng"]).values()
+    torch.testing.assert_close(own, rows.T @ rows / len(rows))
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])

@@ -17,7 +17,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
 from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.student import Student
-from laaciq.quantization.tuning import _descend, quantize_model, tune, weights_by_token
+from laaciq.quantization.tuning import SCALE_RATE, VECTOR_RATE, _descend, _rates, quantize_model, tune, weights_by_token
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredSequence
@@ -64,6 +64,21 @@ def test_a_tuned_model_is_nearer_to_the_original(architecture, tmp_path):
     assert plan.tuned == 3
     before, after = losses(model, untuned(plan), calibration), losses(model, plan, calibration)
     assert (after < before).all()
+
+
+def test_rates_halve_with_every_bit(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path, bits=4, embedding_bits=6)
+    student = Student(model, list(quantize_layers(model, plan, calibration)))
+    *scales, vectors = _rates(student)
+    assert sum(len(group["params"]) for group in scales) == len(student.layers)
+    assert {group["lr"] for group in scales} == {SCALE_RATE / 2, SCALE_RATE / 8}
+    assert VECTOR_RATE / 8 < vectors["lr"] < VECTOR_RATE / 2
+
+
+def test_where_nothing_is_quantized_nothing_is_tuned(tmp_path):
+    model, plan, calibration = tiny("llama", tmp_path)
+    whole = plan.model_copy(update={"tensors": [t.model_copy(update={"bits": 16}) for t in plan.tensors]})
+    assert quantize_model(model, whole, calibration) == ([], {})
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "bloom", "mt5"])
