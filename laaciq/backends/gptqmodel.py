@@ -128,15 +128,20 @@ def _unpackable(model: torch.nn.Module, bits: int) -> list[str]:
 
 @contextlib.contextmanager
 def _tamed() -> Iterator[None]:
-    """No banner and no tables; two workers, whose errors are raised; an environment as before."""
+    """No banner and no tables, and no folder of logs where the user happens to be; two workers, whose errors are raised; an environment as
+    before."""
     before = dict(os.environ)
     os.environ.setdefault("GPTQMODEL_CPU_WORKERS", str(max(2, (os.cpu_count() or 1) // 2)))
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            from gptqmodel.looper.loop_processor import LoopProcessor
             from gptqmodel.utils.threadx import _DeviceWorker
 
-            # Called after the error has been handed to who waits for the result.
-            with unittest.mock.patch.object(_DeviceWorker, "_abort_process", lambda *_: None):
+            with (
+                # Called after the error has been handed to who waits for the result.
+                unittest.mock.patch.object(_DeviceWorker, "_abort_process", lambda *_: None),
+                unittest.mock.patch.object(LoopProcessor, "_build_log_file_path", lambda *_: Path(os.devnull)),
+            ):
                 yield
     finally:
         os.environ.clear()

@@ -206,16 +206,12 @@ def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
 
 
 def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
-    """The same of all tokens that are read, start tokens included. Every later token attends to those, often more than to any other, and
+    """`text_masks` of all tokens that are read, start tokens included. Every later token attends to those, often more than to any other, and
     they are the loudest: whoever fits weights must not leave them out."""
-    inputs = [s.inputs for s in sequences]
-    if sequences[0].decoder is None:
-        return {False: _mask([range(len(row)) for row in inputs], inputs, model.device)}
-    decoded = [s.decoder or [] for s in sequences]
-    return {
-        True: _mask([range(len(row)) for row in inputs], inputs, model.device),
-        False: _mask([range(len(row)) for row in decoded], decoded, model.device),
-    }
+    sides = {False: [s.inputs for s in sequences]}
+    if sequences[0].decoder is not None:
+        sides = {True: sides[False], False: [s.decoder or [] for s in sequences]}
+    return {side: _mask([range(len(row)) for row in rows], rows, model.device) for side, rows in sides.items()}
 
 
 def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder: bool) -> torch.Tensor:

@@ -11,7 +11,8 @@ pytest.importorskip("gptqmodel")
 
 
 @pytest.mark.parametrize("bits", [4, 3])
-def test_it_computes_what_the_library_computes(two_blocks, tokenizer, texts, bits, capfd):
+def test_it_computes_what_the_library_computes(two_blocks, tokenizer, texts, bits, capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     before, environment = copy.deepcopy(two_blocks.state_dict()), dict(os.environ)
     found, difference = gptqmodel.check(two_blocks, tokenizer, texts, bits=bits)
     # Weights are rounded to float16 here, and are not there: 2⁻¹¹ each.
@@ -24,6 +25,7 @@ def test_it_computes_what_the_library_computes(two_blocks, tokenizer, texts, bit
     assert all(torch.equal(value, before[name]) for name, value in two_blocks.state_dict().items())
     assert dict(os.environ) == environment
     assert "GPT-QModel" not in capfd.readouterr().out
+    assert not list(tmp_path.iterdir())
 
 
 def test_texts_decide_the_rounding(two_blocks, tokenizer, texts):
