@@ -161,10 +161,10 @@ class Draw:
     def ours(self, budget: float, track: Track) -> dict[str, object]:
         options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
         began = time.perf_counter()
-        known = Calibration(self.profile, self.calibration, MEASURE)
+        known = Calibration(self.profile, self.calibration, MEASURE, self.validation)
         # Kept for the menus, which all sizes share.
         store = RunFolder(self.out / "planning" / f"{self.number}-{track}", description={"draw": self.number})
-        found = plan_model(self.model, known, self.validation, options, served_bound=MEASURE.served_bound, store=store)
+        found = plan_model(self.model, known, options, served_bound=MEASURE.served_bound, store=store)
         layers, others = quantize_model(self.model, found.plan, known)
         simulate(self.model, self.twin, layers, others=others)
         seconds = time.perf_counter() - began

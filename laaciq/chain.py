@@ -128,7 +128,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
             chain.original.model, profiled, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress
         ),
     )
-    chain.calibration = Calibration(profile, split.calibration, asked)
+    chain.calibration = Calibration(profile, split.calibration, asked, split.validation)
     arms = [chain.arm("", quantizing)]
     if (usual := usual_default(options, profile)) is not None:
         arms.append(chain.arm(BASELINE, usual))
@@ -258,7 +258,6 @@ class _Chain:
             self.original.model,
             quantizing,
             self.calibration,
-            self.split,
             served_bound=self.options.served_bound,
             store=self.store,
             progress=self.progress,

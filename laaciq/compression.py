@@ -54,9 +54,7 @@ def quantize(
     split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
     loaded = load(folder, device=device)
     calibration = calibrate(loaded, split, chosen, progress) if needs_text(asked) else None
-    plans, _ = decide(
-        loaded, asked, calibration, split, served_bound=chosen.served_bound, store=None, progress=progress
-    )
+    plans, _ = decide(loaded, asked, calibration, served_bound=chosen.served_bound, store=None, progress=progress)
     write_checkpoints(loaded, plans, root, calibration=calibration, progress=progress)
     folders = {name: str(path) for name, path in plans.folders(root).items()}
     return Quantized(model=folder.name, plans=plans, folders=folders)

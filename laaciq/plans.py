@@ -57,7 +57,7 @@ def plan(
     if file is not None:
         store = RunFolder(file.with_name(f"{file.name}.parts"), description={"plan": file.name})
     found = plan_model(
-        loaded, known, split.validation, chosen.quantizing(),
+        loaded, known, chosen.quantizing(),
         served_bound=chosen.served_bound, store=store, progress=progress,
     )  # fmt: skip
     if file is not None:
@@ -66,10 +66,10 @@ def plan(
 
 
 def calibrate(model: LanguageModel, split: Split, options: CheckpointOptions, progress: Silence) -> Calibration:
-    """The calibration text, and a profile of as much of it as the method needs."""
+    """Calibration and validation text, and a profile of as much of the former as the method needs."""
     profiled = profiled_texts(split, options)
     profile = profile_model(model, profiled, options.measuring(), outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
-    return Calibration(profile, split.calibration, options.measuring())
+    return Calibration(profile, split.calibration, options.measuring(), split.validation)
 
 
 def profiled_texts(split: Split, options: QuantizeOptions) -> Texts:
@@ -80,7 +80,6 @@ def decide(
     model: LanguageModel,
     options: QuantizeOptions,
     calibration: Calibration | None,
-    split: Split,
     *,
     served_bound: float,
     store: RunFolder | None = None,
@@ -91,9 +90,7 @@ def decide(
         return PlanSet(plans={"": read_plan_file(Path(options.plan), model.anatomy)}), None
     if find_method(options.method).planned and calibration is not None:
         _refuse_rules(options)
-        found = plan_model(
-            model, calibration, split.validation, options, served_bound=served_bound, store=store, progress=progress
-        )
+        found = plan_model(model, calibration, options, served_bound=served_bound, store=store, progress=progress)
         return PlanSet(plans={"": found.plan}), found
     profile = None if calibration is None else calibration.profile
     return make_plans(model.anatomy, options, profile, served_bound=served_bound), None

@@ -106,7 +106,7 @@ def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: 
         update={"shape": tuple(wanted.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
     )
     errors = (quantize_matrix(wanted, nearest).dequantize(nearest) - wanted).square()
-    return (gain if plan.rounding == "second-order" else 1.0) * curvature.losses(plan.name, errors, step)
+    return (1.0 if plan.rounding == "nearest" else gain) * curvature.losses(plan.name, errors, step)
 
 
 def second_order_gain(moments: torch.Tensor) -> float:

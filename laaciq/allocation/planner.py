@@ -15,7 +15,7 @@ from laaciq.allocation.menu import Menu
 from laaciq.allocation.results import FrontPoint, Planning
 from laaciq.allocation.search import Search, agreement
 from laaciq.allocation.steps import EFFORTS, Planner
-from laaciq.corpus import Texts, language
+from laaciq.corpus import language
 from laaciq.engine.progress import Silence
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
@@ -31,7 +31,6 @@ FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
 def plan_model(
     model: LanguageModel,
     calibration: Calibration,
-    validation: Texts,
     options: QuantizeOptions,
     *,
     served_bound: float,
@@ -42,13 +41,15 @@ def plan_model(
     held_out = [language(name).code for name in options.hold_out or ()]
     if calibration.profile is None:
         raise BadOption("planning needs a profile of the model: make one of the calibration text first")
+    if calibration.validation is None:
+        raise BadOption("planning chooses on validation text: give texts that are split")
     served = served_languages(calibration.profile, served_bound, options.calibrate)
     deciding = [code for code in served if code not in held_out]
     if not deciding:
         raise BadOption("--hold-out leaves no language to plan for: hold out fewer")
     how = EFFORTS[options.effort]
     known = calibration.texts.select(deciding)
-    checked = validation.select(deciding)
+    checked = calibration.validation.select(deciding)
     planner = Planner(
         model,
         replace(calibration, texts=known),

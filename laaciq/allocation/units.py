@@ -31,11 +31,11 @@ def make_units(tensors: list[TensorPlan], menu: list[Storage], runtime: Runtime)
 
 
 def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> list[TensorPlan]:
-    """Every matrix that a plan may quantize, second-order in the blocks, still in 16 bits."""
+    """Every matrix that a plan may quantize, compensated in the blocks, still in 16 bits."""
     found = [
         TensorPlan(
             name=linear.name, shape=linear.shape, bits=16, group_size=128, symmetric=symmetric,
-            clip="effective", rounding="second-order",
+            clip="effective", rounding="compensated",
         )
         for linear in anatomy.linears
     ]  # fmt: skip

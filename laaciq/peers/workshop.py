@@ -96,11 +96,10 @@ class Workshop:
         began = time.perf_counter()
         known = None
         if needs_text(options):
-            known = Calibration(
-                self._profile(profiled_texts(self.split, options)), self.split.calibration, self.options
-            )
+            profile = self._profile(profiled_texts(self.split, options))
+            known = Calibration(profile, self.split.calibration, self.options, self.split.validation)
         plans, _ = decide(
-            self.original, options, known, self.split,
+            self.original, options, known,
             served_bound=self.options.served_bound, store=self.store, progress=self.progress,
         )  # fmt: skip
         plan = plans.first

@@ -9,8 +9,9 @@ from typing import Literal
 from laaciq.errors import BadOption
 
 Clip = Literal["minmax", "mse", "aciq", "seed", "effective", "minimax"]
-# To the nearest code, or so that inputs not yet rounded make up for the error (GPTQ).
-Rounding = Literal["nearest", "second-order"]
+# To the nearest code; so that inputs not yet rounded make up for the error (GPTQ); or so that they make up for earlier blocks' errors too, with
+# codes looked at again.
+Rounding = Literal["nearest", "second-order", "compensated"]
 # Rules that weigh weights by what languages put into them.
 READ_TEXT: frozenset[Clip] = frozenset({"seed", "effective", "minimax"})
 
@@ -29,7 +30,7 @@ class Method:
 
     @property
     def reads_text(self) -> bool:
-        return self.adaptive or self.clip in READ_TEXT or self.rounding == "second-order"
+        return self.adaptive or self.clip in READ_TEXT or self.rounding != "nearest"
 
 
 METHODS = {
@@ -37,9 +38,9 @@ METHODS = {
     for method in (
         Method(
             "planned",
-            "Bits and groups by tensor planned for the worst-off language within --budget; rounded as in 'gptq', languages weighed to help it.",
+            "Bits and groups by tensor planned for the worst-off language within --budget; codes make up for errors, languages are weighed.",
             "effective",
-            rounding="second-order",
+            rounding="compensated",
             planned=True,
         ),
         Method("rtn", "Round to nearest on the min–max grid of every group.", "minmax"),

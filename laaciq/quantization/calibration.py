@@ -29,11 +29,13 @@ class TensorCalibration:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A profile, and the calibration text that it was made from. Second-order rounding reads the text alone, and needs no profile."""
+    """A profile, the calibration text that it was made from, and validation text that nothing is fitted to: what is chosen is chosen on it.
+    Second-order rounding reads the calibration text alone, and needs no profile."""
 
     profile: Profile | None
     texts: Texts
     options: MeasureOptions
+    validation: Texts | None = None
 
     def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
         if self.profile is None:

@@ -13,6 +13,7 @@ from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.planning import Plan, TensorPlan
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
+from laaciq.quantization.compensation import compensating, descend
 from laaciq.quantization.grid import QuantizedMatrix, group, ungroup
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import fit_low_rank
@@ -45,8 +46,10 @@ def quantize_matrix(
         kept = KeptWeights.of(matrix, saliency, plan.kept)
         rest = kept.put_into(matrix, 0.0)
     grid = fit_grid(rest, plan, calibration)
-    if plan.rounding == "second-order" and moments is not None:
+    if plan.rounding != "nearest" and moments is not None:
         codes = round_second_order(matrix, grid, plan, moments, kept)
+        if plan.rounding == "compensated":
+            codes = descend(matrix, codes, grid, plan, moments, kept)
     else:
         codes = ungroup(grid.encode(group(rest, plan), plan.bits), plan).to(torch.uint8)
     quantized = QuantizedMatrix(codes.contiguous(), grid, kept)
@@ -72,7 +75,7 @@ def quantize_layers(
             )
     chosen = [linears[tensor.name] for tensor in plan.in_blocks if tensor.quantized]
     looked_up = [token_matrices[tensor.name] for tensor in plan.token_matrices if tensor.quantized]
-    if any(plan[linear.name].rounding == "second-order" for linear in chosen):
+    if any(plan[linear.name].rounding != "nearest" for linear in chosen):
         yield from _block_by_block(model, plan, chosen, looked_up, calibration)
         return
     for matrix in looked_up:
@@ -113,15 +116,19 @@ def _block_by_block(
                 matrix.matrix.copy_(quantized.dequantize(tensor))
             yield tensor, quantized
         # It reads all embeddings at once: from here on only blocks are run.
-        stream = BlockStream(model, calibration, plan.weights)
+        beside = any(plan[linear.name].rounding == "compensated" for linear in linears)
+        stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
     for index in range(len(model.anatomy.block_names)):
         own = [linear for linear in linears if linear.block == index]
         moments = stream.second_moments(index, own)
         with _restored(own):
             for linear in own:
                 tensor, seen = plan[linear.name], moments[linear.name]
-                known = TensorCalibration(_relative(seen.diagonal())[None], effective_kurtosis=0.0)
-                quantized = quantize_matrix(linear.matrix, tensor, known, seen)
+                known = TensorCalibration(_relative(seen.own.diagonal())[None], effective_kurtosis=0.0)
+                wanted = linear.matrix
+                if tensor.rounding == "compensated" and seen.crossed is not None:
+                    wanted = compensating(linear.matrix, seen.own, seen.crossed)
+                quantized = quantize_matrix(wanted, tensor, known, seen.own)
                 with torch.no_grad():
                     linear.matrix.copy_(quantized.dequantize(tensor))
                 yield tensor, quantized

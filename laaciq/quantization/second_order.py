@@ -7,6 +7,8 @@ order of their second moments, the loudest first, while groups and their grids s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from laaciq.clipping.quantizer import symmetric_levels
@@ -18,7 +20,7 @@ from laaciq.quantization.kept import KeptWeights
 # alike where H was of ten thousand tokens (the reference model, Gemma 3 270M); of two thousand, 0.01 cost half as much again as 0.2.
 DAMPENING = 0.1
 # Inputs whose errors are passed on within the block at once, and to all others together.
-_BLOCK = 128
+BLOCK = 128
 
 
 def round_second_order(
@@ -26,31 +28,26 @@ def round_second_order(
 ) -> torch.Tensor:
     """Codes of the plan's shape, uint8. Kept weights are exact, and what earlier inputs left to them is passed on."""
     order = moments.diagonal().argsort(descending=True)
-    weights = matrix.detach().float()[:, order].clone()
+    weights = matrix.detach().float().T[order].contiguous()
     factor = inverse_factor(moments[order][:, order])
-    scales, zeros = _by_input(grid, plan)
-    scales, zeros = scales[:, order], zeros[:, order]
-    top = 2 * symmetric_levels(plan.bits) if grid.zeros is None else 2**plan.bits - 1
+    pivots = factor.diagonal().tolist()
+    steps = GridByInput.of(grid, plan).at(order)
     exact = None
     if kept is not None:
-        exact = kept.put_into(torch.full_like(weights, torch.nan))[:, order]
-    codes = torch.zeros(weights.shape, dtype=torch.uint8, device=weights.device)
-    for start in range(0, weights.shape[1], _BLOCK):
-        stop = min(start + _BLOCK, weights.shape[1])
-        errors = torch.zeros(len(weights), stop - start, device=weights.device)
+        exact = kept.put_into(torch.full_like(matrix, torch.nan, dtype=torch.float32)).T[order]
+    codes = torch.empty(weights.shape, dtype=torch.uint8, device=weights.device)
+    for start in range(0, len(weights), BLOCK):
+        stop = min(start + BLOCK, len(weights))
+        errors = torch.empty_like(weights[start:stop])
         for i in range(start, stop):
-            column, scale, zero = weights[:, i], scales[:, i], zeros[:, i]
-            code = (column / scale + zero).round().clamp(0, top)
-            # A group of zeros has an infinite step here, and the code that means zero.
-            meant = torch.where(scale.isinf(), 0.0, (code - zero) * scale)
+            code, meant = steps.nearest(weights[i], i)
             if exact is not None:
-                meant = torch.where(exact[:, i].isnan(), meant, exact[:, i])
-            codes[:, i] = code.to(torch.uint8)
-            error = (column - meant) / factor[i, i]
-            weights[:, i + 1 : stop] -= error[:, None] * factor[i, i + 1 : stop]
-            errors[:, i - start] = error
-        weights[:, stop:] -= errors @ factor[start:stop, stop:]
-    return codes[:, order.argsort()].contiguous()
+                meant = torch.where(exact[i].isnan(), meant, exact[i])
+            codes[i] = code
+            error = torch.sub(weights[i], meant, out=errors[i - start]).div_(pivots[i])
+            weights[i + 1 : stop].addr_(factor[i, i + 1 : stop], error, alpha=-1)
+        weights[stop:].addmm_(factor[start:stop, stop:].T, errors, alpha=-1)
+    return codes[order.argsort()].T.contiguous()
 
 
 def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
@@ -67,14 +64,33 @@ def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
         dampening = 10 * dampening
 
 
-def _by_input(grid: Grid, plan: TensorPlan) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale and zero point of every weight, (outputs, inputs); scale zero as infinity, so that what it divides is zero."""
-    scales = grid.scales.float()
-    zeros = torch.full_like(scales, symmetric_levels(plan.bits)) if grid.zeros is None else grid.zeros.float()
-    scales = scales.where(scales > 0, torch.inf)
+@dataclass(frozen=True)
+class GridByInput:
+    """Scale and zero point of every weight, input by input, (inputs, outputs), and the highest code. What a scale of zero divides is zero:
+    there `divisors` are infinite."""
 
-    def spread(values: torch.Tensor) -> torch.Tensor:
-        wide = values.repeat_interleave(plan.group_inputs, dim=1)[:, : plan.shape[1]]
-        return wide.expand(plan.shape)
+    scales: torch.Tensor
+    divisors: torch.Tensor
+    zeros: torch.Tensor
+    top: int
 
-    return spread(scales), spread(zeros)
+    @classmethod
+    def of(cls, grid: Grid, plan: TensorPlan) -> GridByInput:
+        scales = grid.scales.float()
+        zeros = torch.full_like(scales, symmetric_levels(plan.bits)) if grid.zeros is None else grid.zeros.float()
+        top = 2 * symmetric_levels(plan.bits) if grid.zeros is None else 2**plan.bits - 1
+
+        def spread(values: torch.Tensor) -> torch.Tensor:
+            wide = values.T.repeat_interleave(plan.group_inputs, dim=0)[: plan.shape[1]]
+            return wide.expand(plan.shape[::-1])
+
+        return cls(spread(scales), spread(scales.where(scales > 0, torch.inf)), spread(zeros), top)
+
+    def at(self, inputs: torch.Tensor) -> GridByInput:
+        """Of these inputs, in their order."""
+        return GridByInput(self.scales[inputs], self.divisors[inputs], self.zeros[inputs], self.top)
+
+    def nearest(self, weights: torch.Tensor, which: int | slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """The nearest codes of the weights of some inputs, as floats, and what they mean."""
+        codes = (weights / self.divisors[which]).add_(self.zeros[which]).round_().clamp_(0, self.top)
+        return codes, (codes - self.zeros[which]).mul_(self.scales[which])

@@ -36,9 +36,9 @@ KINDS = [
 
 
 def calibrate(model, passages=8):
-    texts = laaciq.read_split("builtin").calibration.select(FEW).spread(passages)
-    options = MeasureOptions()
-    return Calibration(profile_model(model, texts, options, outlier_kurtosis=50), texts, options)
+    split = laaciq.read_split("builtin").select(FEW)
+    texts, options = split.calibration.spread(passages), MeasureOptions()
+    return Calibration(profile_model(model, texts, options, outlier_kurtosis=50), texts, options, split.validation)
 
 
 def tiny(architecture, folder, **options):
@@ -134,10 +134,10 @@ def test_what_is_tuned_is_what_is_written(options, tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"embedding_bits": 4, "method": "gptq"}], ids=str)
 def test_an_epoch_is_chosen_by_what_its_checkpoint_would_lose(options, tmp_path):
-    """Scales and vectors are rounded while they are tuned. One passage in four is held back for it."""
+    """Scales and vectors are rounded while they are tuned. Of validation text a passage for every four that are learned from is read."""
     model, plan, calibration = tiny("gpt2", tmp_path, **options)
     found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=plan.tuned)
-    held = Validation(model, calibration.texts.at([0, 4]), calibration.options)
+    held = Validation(model, calibration.validation.spread(2), calibration.options)
     for own, expected in ((untuned(plan), found.divergences[0]), (plan, min(found.divergences))):
         # Sums in another order.
         assert np.mean(held.measure(own, calibration).divergence) == pytest.approx(expected, rel=1e-4)

@@ -1,0 +1,151 @@
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import laaciq
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions
+from laaciq.planning import TensorPlan
+from laaciq.profiling.activations import readings
+from laaciq.quantization import Calibration, compensation
+from laaciq.quantization.blockwise import BlockStream
+from laaciq.quantization.calibration import TensorCalibration
+from laaciq.quantization.compensation import SHARE, SWEEPS, compensating, damped, descend
+from laaciq.quantization.matrices import quantize_matrix
+from tests.tiny import save_tiny
+
+FEW = ["eng", "swa"]
+OUTPUTS, INPUTS = 5, 24
+
+
+def case(seed, **plan):
+    random = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(OUTPUTS, INPUTS, generator=random).to(torch.bfloat16).float()
+    mixed = torch.randn(40, INPUTS, generator=random) @ torch.randn(INPUTS, INPUTS, generator=random)
+    asked = {"bits": 3, "group_size": 8, "symmetric": True, "clip": "effective", "rounding": "second-order", **plan}
+    return matrix, TensorPlan(name="w", shape=tuple(matrix.shape), **asked), mixed.T @ mixed / 40
+
+
+def known(moments):
+    return TensorCalibration(moments.diagonal()[None] / moments.diagonal().mean(), effective_kurtosis=0.0)
+
+
+def errors(values, matrix, moments):
+    difference = (values - matrix).double()
+    return torch.einsum("ri,ij,rj->r", difference, damped(moments).double(), difference)
+
+
+def enumerated(matrix, quantized, plan, moments):
+    """Every code of an input tried in the place of its own, the others as they are now."""
+    codes = quantized.codes.clone()
+
+    def value(own):
+        return errors(type(quantized)(own, quantized.grid, quantized.kept).dequantize(plan), matrix, moments)
+
+    for _ in range(SWEEPS):
+        for i in range(INPUTS):
+            tried = []
+            for code in range(2**plan.bits - plan.symmetric):
+                other = codes.clone()
+                other[:, i] = code
+                tried.append(value(other))
+            codes[:, i] = torch.stack(tried).argmin(0).to(torch.uint8)
+    return value(codes)
+
+
+@given(st.integers(0, 300), st.sampled_from([8, "channel", "tensor"]), st.booleans())
+def test_descent_equals_trying_every_code(seed, group_size, symmetric):
+    matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric)
+    before = quantize_matrix(matrix, plan, known(moments), moments)
+    after = quantize_matrix(matrix, plan.model_copy(update={"rounding": "compensated"}), known(moments), moments)
+    found = errors(after.dequantize(plan), matrix, moments)
+    # Two codes that are as good as one another may go either way, in one of a hundred rows at most.
+    same = torch.isclose(found, enumerated(matrix, before, plan, moments), rtol=1e-3)
+    assert same.float().mean() >= 0.8
+    start = errors(before.dequantize(plan), matrix, moments)
+    assert (found <= start * (1 + 1e-4) + 1e-6).all()
+
+
+@given(st.integers(0, 300), st.floats(0.5, 10))
+def test_kept_weights_and_groups_of_zeros_stay(seed, keep):
+    matrix, plan, moments = case(seed, keep=keep, rounding="compensated")
+    matrix[:, 8:16] = 0
+    simulated = quantize_matrix(matrix, plan, known(moments), moments).dequantize(plan)
+    chosen = matrix.abs().flatten().topk(plan.kept).indices if plan.kept else torch.zeros(0, dtype=torch.int64)
+    assert torch.equal(simulated.flatten()[chosen], matrix.flatten()[chosen])
+    assert not simulated[:, 8:16].any()
+
+
+@pytest.mark.parametrize("inputs", [1, compensation.BLOCK, compensation.BLOCK + 3])
+def test_blocks_of_inputs_are_only_for_speed(inputs, monkeypatch):
+    random = torch.Generator().manual_seed(0)
+    matrix, rows = torch.randn(7, inputs, generator=random), torch.randn(400, inputs, generator=random)
+    plan = TensorPlan(name="w", shape=(7, inputs), bits=3, group_size=32, symmetric=False, clip="mse")
+    moments = rows.T @ rows / 400
+    nearest = quantize_matrix(matrix, plan)
+    found = []
+    for block in (compensation.BLOCK, 1):
+        monkeypatch.setattr(compensation, "BLOCK", block)
+        codes = descend(matrix, nearest.codes, nearest.grid, plan, moments)
+        found.append(errors(type(nearest)(codes, nearest.grid).dequantize(plan), matrix, moments))
+    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-6)
+
+
+def test_what_makes_up_for_lost_inputs_is_the_least_squares_answer():
+    random = torch.Generator().manual_seed(0)
+    inputs = torch.randn(500, 6, generator=random)
+    became = inputs + 0.3 * torch.randn(500, 6, generator=random) @ torch.randn(6, 6, generator=random)
+    matrix = torch.randn(4, 6, generator=random)
+    moments = became.T @ became / 500
+    # Ridge regression of what the original puts out: as if there were six more tokens, one for each input, that want the weights as they are.
+    ridge = (damped(moments) - moments).diagonal().sqrt().diag()
+    wide = torch.cat([became / 500**0.5, ridge])
+    wanted = torch.cat([inputs @ matrix.T / 500**0.5, ridge @ matrix.T])
+    whole = torch.linalg.lstsq(wide, wanted).solution.T
+    found = compensating(matrix, moments, inputs.T @ became / 500)
+    torch.testing.assert_close(found, matrix + SHARE * (whole - matrix), rtol=1e-4, atol=1e-4)
+    assert torch.equal(compensating(matrix, moments, moments), matrix)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])
+def test_crossed_moments_are_of_the_original_s_inputs_and_those_that_they_became(architecture, tmp_path):
+    model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
+    texts, options = laaciq.read_split("builtin").calibration.select(FEW).spread(2), MeasureOptions()
+    stream = BlockStream(model, Calibration(None, texts, options), dict.fromkeys(FEW, 0.5), beside_original=True)
+    last = len(model.anatomy.block_names) - 1
+    (linear, *_) = [own for own in model.anatomy.linears if own.block == last]
+    earlier = [own for own in model.anatomy.linears if own.block == last - 1]
+    before = {code: inputs_of(model, linear, texts[code], options) for code in FEW}
+    for index in range(last):
+        found = stream.second_moments(index, [own for own in model.anatomy.linears if own.block == index])
+        assert all(own.crossed is None for own in found.values()) == (index in stream.batches[0].calls.entering)
+        if index == last - 1:
+            with torch.no_grad():
+                for own in earlier:
+                    own.matrix.mul_(1.5)
+        stream.advance(index)
+    after = {code: inputs_of(model, linear, texts[code], options) for code in FEW}
+    (moments,) = stream.second_moments(last, [linear]).values()
+    crossed = sum(before[code].T @ after[code] / len(after[code]) for code in FEW) / 2
+    own = sum(after[code].T @ after[code] / len(after[code]) for code in FEW) / 2
+    close = partial(torch.testing.assert_close, rtol=1e-3)
+    close(moments.own, own, atol=1e-4 * float(own.abs().max()))
+    close(moments.crossed, crossed, atol=1e-4 * float(own.abs().max()))
+    assert (crossed - own).abs().max() > 0.01 * own.abs().max()
+
+
+def inputs_of(model, linear, passages, options):
+    """Of a whole pass, token by token."""
+    seen = []
+    handle = linear.module.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
+    for passage in readings(model, passages, options):
+        for s in passage.sequences:
+            arguments = {"input_ids": torch.tensor([s.inputs])}
+            if model.kind == "encoder-decoder":
+                arguments["decoder_input_ids"] = torch.tensor([s.decoder])
+            model.module(**arguments)
+    handle.remove()
+    return torch.cat(seen).detach()
