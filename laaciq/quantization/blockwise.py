@@ -99,7 +99,7 @@ class BlockStream:
             beside = self.beside_original and index not in batch.calls.entering
             originals: dict[str, torch.Tensor] = {}
             if beside:
-                with _hooked(linears, lambda linear, entering, seen=originals: seen.update({linear.name: entering})):
+                with _hooked(linears, _noting(originals)):
                     batch.original = batch.run(index, original=True)
             with _hooked(linears, _summing(sums, originals, batch, self.in_encoder[index])):
                 leaving = batch.run(index)
@@ -113,6 +113,10 @@ class BlockStream:
         for batch in self.batches:
             batch.hidden = batch.run(index)
             batch.calls.forget(index)
+
+
+def _noting(seen: dict[str, torch.Tensor]) -> Callable[[LinearLayer, torch.Tensor], None]:
+    return lambda linear, entering: seen.update({linear.name: entering})
 
 
 def _summing(
