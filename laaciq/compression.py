@@ -43,7 +43,7 @@ def quantize(
 ) -> Quantized:
     """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`.
 
-    `texts` is read only where the method or an option calibrates on it, and of it only the calibration part.
+    `texts` is read only where the method or an option calibrates on it, and of it only the calibration and validation parts.
     """
     progress = progress or Silence()
     chosen = CheckpointOptions.of(**options)

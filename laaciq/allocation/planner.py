@@ -41,15 +41,13 @@ def plan_model(
     held_out = [language(name).code for name in options.hold_out or ()]
     if calibration.profile is None:
         raise BadOption("planning needs a profile of the model: make one of the calibration text first")
-    if calibration.validation is None:
-        raise BadOption("planning chooses on validation text: give texts that are split")
     served = served_languages(calibration.profile, served_bound, options.calibrate)
     deciding = [code for code in served if code not in held_out]
     if not deciding:
         raise BadOption("--hold-out leaves no language to plan for: hold out fewer")
     how = EFFORTS[options.effort]
     known = calibration.texts.select(deciding)
-    checked = calibration.validation.select(deciding)
+    checked = calibration.validating(deciding)
     planner = Planner(
         model,
         replace(calibration, texts=known),

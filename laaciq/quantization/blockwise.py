@@ -103,7 +103,7 @@ class BlockStream:
                     batch.original = batch.run(index, original=True)
             with _hooked(linears, _summing(sums, originals, batch, self.in_encoder[index])):
                 leaving = batch.run(index)
-            if not beside:
+            if self.beside_original and not beside:
                 batch.original = leaving
         return sums
 

@@ -37,6 +37,16 @@ class Calibration:
     options: MeasureOptions
     validation: Texts | None = None
 
+    def validating(self, languages: list[str]) -> Texts:
+        """Validation text of these languages, at least a passage of each."""
+        if self.validation is None:
+            raise BadOption("plans and epochs of tuning are chosen on validation text: give texts that are split")
+        found = self.validation.select(languages)
+        for code, passages in found.by_language.items():
+            if not len(passages):
+                raise BadOption(f"too little text in {code} to set some aside for validation: give more passages")
+        return found
+
     def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
         if self.profile is None:
             raise BadOption("this method weighs inputs by a profile of the model: make one of the same texts first")

@@ -92,13 +92,11 @@ def tune(
 ) -> Tuned:
     """Tune towards `model`, which stays what it is, on the languages that the plan weighs. On validation text never worse than untuned: of
     calibration text, which codes were rounded to fit, it could not be told."""
-    if calibration.validation is None:
-        raise BadOption("tuning chooses its epoch on validation text: give texts that are split")
     texts = calibration.texts.select(plan.languages)
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
     most = max(map(len, texts.by_language.values()))
-    checked = calibration.validation.select(plan.languages).spread(-(-most // _LEARNED_FOR_ONE))
+    checked = calibration.validating(plan.languages).spread(-(-most // _LEARNED_FOR_ONE))
     learned, held = (
         {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
     )

@@ -226,6 +226,12 @@ def test_what_cannot_be_tuned(tmp_path):
     model, plan, calibration = tiny("llama", tmp_path)
     with pytest.raises(BadOption, match="reads calibration text"):
         write_checkpoint(model, plan, tmp_path / "checkpoint")
+    with pytest.raises(BadOption, match="chosen on validation text"):
+        write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=replace(calibration, validation=None))
+    short = replace(calibration, validation=calibration.validation.at([]))
+    with pytest.raises(BadOption, match="too little text in eng"):
+        write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=short)
+    assert not (tmp_path / "checkpoint").exists()
     with pytest.raises(BadOption, match="needs a profile"):
         make_plans(model.anatomy, QuantizeOptions(tune=1))
     with pytest.raises(BadOption, match="tables of scales"):
