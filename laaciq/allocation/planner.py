@@ -60,10 +60,12 @@ def plan_model(
     probes = [planner.probe(menu, number) for number in range(how.probes)]
     search = Search(planner, menu, probes)
     search.run()
-    chosen = int(np.argmin([own.value for own in search.rounds]))
+    # Tuned once, when it is written: to tune every plan that is tried would take the time of all of them.
+    plan = search.plans[search.best].model_copy(update={"tuned": how.tuned if options.tune is None else options.tune})
+    if search.best_layers is not None:
+        calibration.rounded.keep(plan, search.best_layers)
     return Planning(
-        # Tuned once, when it is written: to tune every plan that is tried would take the time of all of them.
-        plan=search.plans[chosen].model_copy(update={"tuned": how.tuned if options.tune is None else options.tune}),
+        plan=plan,
         objective=options.objective,
         effort=options.effort,
         languages=deciding,
@@ -72,7 +74,7 @@ def plan_model(
         scale=search.menu.scale.tolist(),
         gap=search.gap,
         rounds=search.rounds,
-        chosen=chosen,
+        chosen=search.best,
         probes=search.probes,
         agreement=agreement(search.probes, search.menu.scale, search.exchange),
         front=_front(planner, search.menu) if how.front else [],

@@ -12,6 +12,7 @@ from laaciq.allocation.objectives import objective_value
 from laaciq.allocation.results import Agreement, Measured, Probe, Round
 from laaciq.allocation.steps import Planner
 from laaciq.planning import Plan
+from laaciq.quantization.grid import Layers
 
 # How far a language's scale follows what was measured: half of the way, since few passages are noisy.
 _SHRINKAGE = 0.5
@@ -30,11 +31,18 @@ class Search:
     probes: list[Probe]
     rounds: list[Round] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
+    # None where the measurement was read from the store.
+    best_layers: Layers | None = None
     gap: float = 0.0
 
     @property
     def exchange(self) -> np.ndarray:
         return _exchange([probe.measured for probe in self.probes])
+
+    @property
+    def best(self) -> int:
+        """The round that lost least."""
+        return int(np.argmin([own.value for own in self.rounds]))
 
     def run(self) -> None:
         options, user = self.planner.options, self.planner.user_weights
@@ -85,6 +93,8 @@ class Search:
                 value=float(objective_value(losses, planner.options.objective, planner.user_weights)),
             )
         )
+        if self.best == len(self.rounds) - 1:
+            self.best_layers = planner.measuring.rounded.take(plan)
         return losses
 
 

@@ -12,6 +12,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.planning import Plan
 from laaciq.quantization import Calibration
+from laaciq.quantization.calibration import Rounded
 from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.likelihood import score
@@ -20,11 +21,12 @@ from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
 @dataclass
 class Validation:
-    """Measures plans, each quantized in memory."""
+    """Measures plans, each quantized in memory. `rounded` has the layers of the latest."""
 
     model: LanguageModel
     texts: Texts
     options: MeasureOptions
+    rounded: Rounded = field(default_factory=Rounded, init=False)
     _twin: LanguageModel | None = field(default=None, init=False)
     _prepared: list[ScoredPassage] = field(default_factory=list, init=False)
 
@@ -34,7 +36,9 @@ class Validation:
             asked = self.options.model_dump(include={"window", "chat", "seed"})
             for passages in self.texts.by_language.values():
                 self._prepared += prepare_all(self.model, passages.texts, passages.language, **asked)
-        layers, others = quantize_model(self.model, plan, calibration)
+        found_layers, others = quantize_model(self.model, plan, calibration)
+        layers = list(found_layers)
+        self.rounded.keep(plan, layers)
         simulate(self.model, self._twin, layers, others=others)
         found = score(self.model, self._twin, self._prepared)
         owner = np.repeat(np.arange(len(self.texts.languages)), [len(self.texts[c]) for c in self.texts.languages])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from laaciq.corpus import Texts
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
+from laaciq.planning import Plan
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks, readings
 from laaciq.profiling.results import Profile
+from laaciq.quantization.grid import Layers
 from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
 
 
@@ -27,15 +29,34 @@ class TensorCalibration:
     effective_kurtosis: float
 
 
+class Rounded:
+    """A plan's layers on their way from where plans are tried to where the chosen one is tuned and written, so that it is rounded once."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Plan, Layers] | None = None
+
+    def keep(self, plan: Plan, layers: Layers) -> None:
+        """In place of any others: they take about a byte a weight."""
+        self._kept = plan, layers
+
+    def take(self, plan: Plan) -> Layers | None:
+        """None where this plan's are not here."""
+        if self._kept is None or self._kept[0] != plan:
+            return None
+        layers, self._kept = self._kept[1], None
+        return layers
+
+
 @dataclass(frozen=True)
 class Calibration:
     """A profile, the calibration text that it was made from, and validation text that nothing is fitted to: what is chosen is chosen on it.
-    Second-order rounding reads the calibration text alone, and needs no profile."""
+    Second-order rounding reads the calibration text alone, and needs no profile. `rounded` is what planning has left of it."""
 
     profile: Profile | None
     texts: Texts
     options: MeasureOptions
     validation: Texts | None = None
+    rounded: Rounded = field(default_factory=Rounded, compare=False, repr=False)
 
     def validating(self, languages: list[str]) -> Texts:
         """Validation text of these languages, at least a passage of each."""

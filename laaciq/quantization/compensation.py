@@ -44,20 +44,21 @@ def descend(
     values = QuantizedMatrix(codes, grid, kept).dequantize(plan).T.contiguous()
     free = None if kept is None else kept.put_into(torch.ones_like(matrix), 0.0).T
     # Half the gradient, which every move keeps up to date: at once within a block of inputs, for all others together.
-    slope = wide @ (values - matrix.detach().float().T)
+    slope, rows = wide @ (values - matrix.detach().float().T), steps.rows()
     for _ in range(SWEEPS):
         for start in range(0, len(values), BLOCK):
             stop = min(start + BLOCK, len(values))
             here, moves = slope[start:stop].clone(), torch.empty_like(slope[start:stop])
-            for i in range(start, stop):
-                _, best = steps.nearest(values[i].sub(here[i - start], alpha=1 / pivots[i]), i)
-                move = torch.sub(best, values[i], out=moves[i - start])
+            parts = (values[start:stop], here, moves, wide[start:stop, start:stop])
+            for i, value, own, move, coupled in zip(range(start, stop), *(p.unbind() for p in parts), strict=True):
+                _, best = rows[i].nearest(value.sub(own, alpha=1 / pivots[i]))
+                torch.sub(best, value, out=move)
                 if free is not None:
                     move.mul_(free[i])
-                here.addr_(wide[i, start:stop], move)
+                here.addr_(coupled, move)
             values[start:stop] += moves
             slope.addmm_(wide[:, start:stop], moves)
-    found, _ = steps.nearest(values, slice(None))
+    found, _ = steps.nearest(values)
     return found.T.to(torch.uint8).contiguous()
 
 

@@ -69,6 +69,9 @@ class QuantizedMatrix:
         return weights if self.kept is None else self.kept.put_into(weights)
 
 
+Layers = list[tuple[TensorPlan, QuantizedMatrix]]
+
+
 def grid_between(low: torch.Tensor, high: torch.Tensor, plan: TensorPlan, dtype: torch.dtype) -> Grid:
     """The grid whose outermost points are `low` ≤ 0 and `high` ≥ 0 (symmetric: the larger magnitude on both sides)."""
     if plan.symmetric:

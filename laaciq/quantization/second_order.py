@@ -35,19 +35,21 @@ def round_second_order(
     exact = None
     if kept is not None:
         exact = kept.put_into(torch.full_like(matrix, torch.nan, dtype=torch.float32)).T[order]
-    codes = torch.empty(weights.shape, dtype=torch.uint8, device=weights.device)
+    rows = steps.rows()
     for start in range(0, len(weights), BLOCK):
         stop = min(start + BLOCK, len(weights))
         errors = torch.empty_like(weights[start:stop])
-        for i in range(start, stop):
-            code, meant = steps.nearest(weights[i], i)
+        # Views are made for a block at once: one by one they would take as long as the arithmetic.
+        for i, weight, error in zip(range(start, stop), weights[start:stop].unbind(), errors.unbind(), strict=True):
+            _, meant = rows[i].nearest(weight)
             if exact is not None:
                 meant = torch.where(exact[i].isnan(), meant, exact[i])
-            codes[i] = code
-            error = torch.sub(weights[i], meant, out=errors[i - start]).div_(pivots[i])
+            torch.sub(weight, meant, out=error).div_(pivots[i])
             weights[i + 1 : stop].addr_(factor[i, i + 1 : stop], error, alpha=-1)
         weights[stop:].addmm_(factor[start:stop, stop:].T, errors, alpha=-1)
-    return codes[order.argsort()].T.contiguous()
+    # Nothing moved an input's weights any more once it was rounded.
+    codes, _ = steps.nearest(weights)
+    return codes[order.argsort()].T.to(torch.uint8).contiguous()
 
 
 def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
@@ -90,7 +92,12 @@ class GridByInput:
         """Of these inputs, in their order."""
         return GridByInput(self.scales[inputs], self.divisors[inputs], self.zeros[inputs], self.top)
 
-    def nearest(self, weights: torch.Tensor, which: int | slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """The nearest codes of the weights of some inputs, as floats, and what they mean."""
-        codes = (weights / self.divisors[which]).add_(self.zeros[which]).round_().clamp_(0, self.top)
-        return codes, (codes - self.zeros[which]).mul_(self.scales[which])
+    def rows(self) -> list[GridByInput]:
+        """Of each input by itself."""
+        parts = zip(self.scales.unbind(), self.divisors.unbind(), self.zeros.unbind(), strict=True)
+        return [GridByInput(*part, self.top) for part in parts]
+
+    def nearest(self, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The nearest codes, as floats, and what they mean."""
+        codes = torch.addcdiv(self.zeros, weights, self.divisors).round_().clamp_(0, self.top)
+        return codes, (codes - self.zeros).mul_(self.scales)

@@ -16,10 +16,8 @@ from torch.func import functional_call
 
 from laaciq.models import LanguageModel
 from laaciq.planning import TensorPlan
-from laaciq.quantization.grid import Grid, QuantizedMatrix, group
+from laaciq.quantization.grid import Grid, Layers, QuantizedMatrix, group
 from laaciq.quantization.kept import half
-
-Layers = list[tuple[TensorPlan, QuantizedMatrix]]
 
 
 class Student(nn.Module):

@@ -23,9 +23,9 @@ from laaciq.options import MeasureOptions
 from laaciq.planning import Plan, TensorPlan
 from laaciq.profiling.activations import readings
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.matrices import quantize_layers
-from laaciq.quantization.student import Layers, Student
+from laaciq.quantization.student import Student
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
@@ -60,8 +60,10 @@ def quantize_model(
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
     """Every tensor that the plan quantizes, and what takes the place of other tensors, by name. `advance` is called after each tensor and
-    each epoch of tuning. Only a plan that is tuned needs all tensors at once; of others they come one at a time."""
-    layers = _counted(quantize_layers(model, plan, calibration), advance)
+    each epoch of tuning. Only a plan that is tuned needs all tensors at once; of others they come one at a time. What was rounded when
+    plans were tried is not rounded again."""
+    tried = None if calibration is None else calibration.rounded.take(plan)
+    layers = _counted(iter(tried) if tried is not None else quantize_layers(model, plan, calibration), advance)
     if not plan.tuned:
         return layers, {}
     if calibration is None:

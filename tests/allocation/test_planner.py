@@ -1,11 +1,20 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import laaciq
+from laaciq.allocation.planner import plan_model
 from laaciq.allocation.steps import user_weights
+from laaciq.engine.progress import Silence
 from laaciq.errors import BadOption
+from laaciq.models import find_model, load
+from laaciq.options import CheckpointOptions
+from laaciq.plans import calibrate
+from laaciq.quantization.matrices import quantize_layers
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -110,6 +119,33 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
     assert parts
     assert planned(model, texts, out=file) == first
     assert {path: path.stat().st_mtime_ns for path in parts} == parts
+
+
+@pytest.mark.parametrize("objective", ["worst", "mean"])
+def test_the_chosen_plan_is_rounded_once_and_means_what_it_would_mean_rounded_again(model, texts, objective):
+    loaded, split = load(find_model(model)), laaciq.read_split(str(texts))
+    options = CheckpointOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
+    known = calibrate(loaded, split, options, Silence())
+    plan = plan_model(loaded, known, options.quantizing(), served_bound=100).plan
+    other = plan.model_copy(update={"weights": {"eng": 1.0}})
+    assert known.rounded.take(other) is None
+    tried = known.rounded.take(plan)
+    assert tried is not None and known.rounded.take(plan) is None
+    again = list(quantize_layers(loaded, plan, known))
+    assert [tensor for tensor, _ in tried] == [tensor for tensor, _ in again]
+    for (tensor, first), (_, second) in zip(tried, again, strict=True):
+        assert torch.equal(first.dequantize(tensor), second.dequantize(tensor))
+
+
+def test_a_plan_from_the_store_is_rounded_anew_to_the_same_checkpoint(model, texts, tmp_path):
+    found = {"texts": str(texts), "served_bound": 100, "out": tmp_path / "run"}
+    laaciq.run(model, **found)
+    before = load_file(tmp_path / "run" / "checkpoint" / "model.safetensors")
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    laaciq.run(model, **found)
+    after = load_file(tmp_path / "run" / "checkpoint" / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_user_weights():
