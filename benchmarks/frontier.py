@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from benchmarks.drawn import DrawnLosses
 from laaciq.ablation.losses import nll_by_passage
 from laaciq.allocation.planner import plan_model
 from laaciq.backends.size import bits_per_weight
@@ -43,7 +44,7 @@ from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
-from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+from laaciq.stats.bootstrap import document_counts, percentile_interval
 
 MEASURE = MeasureOptions()
 Track = Literal["blocks", "model"]
@@ -284,27 +285,10 @@ def served(model: LanguageModel, texts: Texts) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Row:
-    """ΔNLL by draw, language and passage, (draws, languages, passages), with tokens."""
-
-    loss: np.ndarray
-    tokens: np.ndarray
+class Row(DrawnLosses):
     block_bits: float
     model_bits: float
     seconds: float
-
-    @property
-    def per_language(self) -> np.ndarray:
-        return self.loss.sum(2).mean(0) / self.tokens.sum(1)
-
-    def resampled(self, counts: np.ndarray, draw: np.ndarray) -> np.ndarray:
-        by_draw = np.stack(
-            [
-                np.stack([resampled_ratios(a, t, counts) for a, t in zip(own, self.tokens, strict=True)], 1)
-                for own in self.loss
-            ]
-        )
-        return by_draw[draw % len(by_draw), np.arange(len(counts))]
 
 
 STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

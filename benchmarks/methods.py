@@ -1,6 +1,6 @@
 """Every method on the reference model at 4 and 3 bits: what it costs the languages, at what size, and whether it helps at equal size.
 
-    python benchmarks/methods.py [--device cuda] [--out methods.json]
+    python -m benchmarks.methods [--device cuda] [--out methods.json]
 
 Methods that read text are calibrated on several draws of half the calibration text; losses are measured on the built-in test text. Intervals
 resample passages (the same for all languages: the text is parallel) and draws. Mean and worst are ΔNLL in nats a token, disparity is
@@ -20,6 +20,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from benchmarks.drawn import DrawnLosses
 from laaciq.ablation.losses import nll_by_passage
 from laaciq.corpus import Texts, read_split
 from laaciq.engine.files import write_text
@@ -34,7 +35,7 @@ from laaciq.quantization import Calibration
 from laaciq.quantization.tuning import quantize_model
 from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
-from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+from laaciq.stats.bootstrap import document_counts, percentile_interval
 
 DRAWS = 5
 RESAMPLES = 2000
@@ -80,28 +81,8 @@ ALONE = {"MSE grid"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method: bits a weight, and loss by draw, language and passage, (draws, languages, passages), with tokens."""
-
+class Row(DrawnLosses):
     bits_per_weight: float
-    loss: np.ndarray
-    tokens: np.ndarray
-
-    def resampled(self, counts: np.ndarray, draw: np.ndarray) -> np.ndarray:
-        """ΔNLL a token, (resamples, languages): each resample takes passages and one draw of calibration text."""
-        by_draw = np.stack(
-            [
-                np.stack(
-                    [resampled_ratios(loss, tokens, counts) for loss, tokens in zip(own, self.tokens, strict=True)], 1
-                )
-                for own in self.loss
-            ]
-        )
-        return by_draw[draw % len(by_draw), np.arange(len(counts))]
-
-    @property
-    def per_language(self) -> np.ndarray:
-        return self.loss.sum(2).mean(0) / self.tokens.sum(1)
 
 
 STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -129,7 +110,7 @@ class Bench:
             plans = make_plans(self.model.anatomy, asked, calibration.profile, served_bound=self.bound)
             losses.append(self._quantized(plans, calibration) - self.original)
             sizes.append(sum(plan.size.block_bits_per_weight for plan in plans.plans.values()))
-        return Row(float(np.mean(sizes)), np.stack(losses), self.tokens)
+        return Row(np.stack(losses), self.tokens, float(np.mean(sizes)))
 
     def _quantized(self, plans: PlanSet, calibration: Calibration) -> np.ndarray:
         """NLL, (languages, passages), each language under the checkpoint and the table that serve it."""
