@@ -1,8 +1,8 @@
 """What language tables cost at run time: the reference model's adaptive checkpoint with its tables, beside itself without them.
 
-    python benchmarks/adaptive.py
-    OMP_NUM_THREADS=1 python benchmarks/adaptive.py     # where other programs use the same cores
-    python benchmarks/adaptive.py --json
+    python -m benchmarks.adaptive
+    OMP_NUM_THREADS=1 python -m benchmarks.adaptive     # where other programs use the same cores
+    python -m benchmarks.adaptive --json
 
 A batch of prompts in one language, and one in several whose languages have different tables, are continued by `laaciq.generate` with
 declared and with detected languages, and by the model's own `generate` with the shared scales; the mixed batch also language by

@@ -1,6 +1,6 @@
 """What a GGUF export costs where it is read: nats a token of the original, of our checkpoint, and of the file in transformers and llama.cpp.
 
-    python benchmarks/gguf_runtimes.py [--affine] [--languages eng,swa,hin,amh,zho] [--passages 12]
+    python -m benchmarks.gguf_runtimes [--affine] [--languages eng,swa,hin,amh,zho] [--passages 12]
 
 Needs `pip install 'laaciq[gguf]' llama-cpp-python`.
 """

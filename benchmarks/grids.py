@@ -2,8 +2,8 @@
 
     python3 -m venv .venv-peers
     .venv-peers/bin/pip install -r benchmarks/peers.txt -e .
-    .venv-peers/bin/python benchmarks/grids.py
-    .venv-peers/bin/python benchmarks/grids.py --bits 3 --group-size 128 --rounds 5 --json
+    .venv-peers/bin/python -m benchmarks.grids
+    .venv-peers/bin/python -m benchmarks.grids --bits 3 --group-size 128 --rounds 5 --json
 
 That environment is not `constraints.txt`'s: llmcompressor wants an older transformers. A peer that is missing is a row that says so.
 

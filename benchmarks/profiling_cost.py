@@ -1,6 +1,6 @@
 """Cost of profiling the reference model in all its languages, beside one plain evaluation pass over the same text, in the same run.
 
-    python benchmarks/profiling_cost.py
+    python -m benchmarks.profiling_cost
 
 Without predictive redundancy and sensitivity. Prints both times and their ratio; at most 1.5 is meant.
 """

@@ -1,8 +1,8 @@
 """How fast `scan_weights` reads a checkpoint, beside a plain read of the same files, and how much memory it takes.
 
-    python benchmarks/scan.py                  # 0.5 GB of bfloat16
-    python benchmarks/scan.py --size-gb 4
-    python benchmarks/scan.py --dtype float32
+    python -m benchmarks.scan                  # 0.5 GB of bfloat16
+    python -m benchmarks.scan --size-gb 4
+    python -m benchmarks.scan --dtype float32
 
 Both run in one process on one core with the files in the page cache, in turn; the plain read goes through a buffer of 1 MiB. Throughput is
 by CPU time, system included, so that other programs on the machine count as little as they can; the ratio printed is of medians.
