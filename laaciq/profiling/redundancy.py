@@ -23,7 +23,7 @@ from laaciq.corpus import Passages, Texts
 from laaciq.errors import BadOption, BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import batch_tokens, batches, score, target_logits
+from laaciq.scoring.likelihood import batch_tokens, batches, read_through, score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
 # Groups of documents. Four give the same estimate; with eight its standard error is known to some 25 %.
@@ -249,7 +249,7 @@ def _mean_updates(
             # Padding goes to a last row that is thrown away.
             place = position.clamp_max(leading).where(position < lengths[:, None], leading + 1)
             counts += place.flatten().bincount(minlength=leading + 2)[:-1]
-            target_logits(model, sequences)
+            read_through(model, sequences)
     finally:
         for handle in handles:
             handle.remove()

@@ -17,7 +17,7 @@ from laaciq.planning import Plan
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks, readings
 from laaciq.profiling.results import Profile
 from laaciq.quantization.grid import Layers
-from laaciq.scoring.likelihood import batch_tokens, batches, target_logits
+from laaciq.scoring.likelihood import batch_tokens, batches, read_through
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Calibration:
             for _, sequences in batches(readings(model, self.texts[code], self.options), batch_tokens(model)):
                 masks |= read_masks(model, sequences)
                 last[0] = None
-                target_logits(model, sequences)
+                read_through(model, sequences)
         finally:
             for handle in handles:
                 handle.remove()

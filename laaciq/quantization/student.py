@@ -48,6 +48,9 @@ class Student(nn.Module):
             values[name] = moved + (half(moved.detach()).float() - moved.detach())
         return functional_call(self.original, values, kwargs=arguments)
 
+    def get_output_embeddings(self) -> nn.Module | None:
+        return self.original.get_output_embeddings()
+
     def _moved(self) -> dict[str, torch.Tensor]:
         pairs = zip(self.starts.items(), self.vector_steps, strict=True)
         return {name: start + self.units[name] * steps for (name, start), steps in pairs}

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from laaciq.models import LanguageModel
-from laaciq.scoring.likelihood import target_logits, target_losses
+from laaciq.scoring.likelihood import read_through, target_logits, target_losses
 from laaciq.scoring.sequences import ScoredSequence
 
 
@@ -43,7 +43,7 @@ class BlockCalls:
 
         handles = [block.register_forward_pre_hook(note, with_kwargs=True) for block in blocks]
         try:
-            target_logits(model, sequences)
+            read_through(model, sequences)
         except _Noted:
             pass
         finally:

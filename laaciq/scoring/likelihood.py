@@ -120,17 +120,44 @@ def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int
 
 def target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
     """The logits that score each target, one row a target, in float32."""
-    inputs = pad_right([s.inputs for s in sequences], model.device)
+    row = torch.tensor([i for i, s in enumerate(sequences) for _ in s.positions], device=model.device)
+    column = torch.tensor([p for s in sequences for p in s.positions], device=model.device)
+    return _logits_at(model, sequences, row, column)
+
+
+def read_through(model: LanguageModel, sequences: list[ScoredSequence]) -> None:
+    """Run the model for those who watch its layers: nobody asks for logits."""
+    nowhere = torch.zeros(0, dtype=torch.long, device=model.device)
+    _logits_at(model, sequences, nowhere, nowhere)
+
+
+def _logits_at(
+    model: LanguageModel, sequences: list[ScoredSequence], row: torch.Tensor, column: torch.Tensor
+) -> torch.Tensor:
+    """The head is given these tokens alone: all logits of a padded batch would be copied to choose from them. Where a model's logits do not
+    come from a module of its own, they are chosen from."""
+    inputs = answered = pad_right([s.inputs for s in sequences], model.device)
     arguments: dict[str, Any] = {"input_ids": inputs[0], "attention_mask": inputs[1]}
     if sequences[0].decoder is not None:
-        decoder = pad_right([s.decoder or [] for s in sequences], model.device)
-        arguments |= {"decoder_input_ids": decoder[0], "decoder_attention_mask": decoder[1]}
+        answered = pad_right([s.decoder or [] for s in sequences], model.device)
+        arguments |= {"decoder_input_ids": answered[0], "decoder_attention_mask": answered[1]}
     if model.kind != "masked":
         arguments["use_cache"] = False
-    logits = model.module(**arguments).logits
-    row = torch.tensor([i for i, s in enumerate(sequences) for _ in s.positions], device=logits.device)
-    column = torch.tensor([p for s in sequences for p in s.positions], device=logits.device)
-    return logits[row, column].float()
+    head = model.module.get_output_embeddings()
+    chosen = False
+
+    def choose(module: Any, entering: tuple[torch.Tensor]) -> torch.Tensor | None:
+        nonlocal chosen
+        chosen = entering[0].shape[:-1] == answered[0].shape
+        return entering[0][row, column][None] if chosen else None
+
+    handle = None if head is None else head.register_forward_pre_hook(choose)
+    try:
+        logits = model.module(**arguments).logits
+    finally:
+        if handle is not None:
+            handle.remove()
+    return (logits[0] if chosen else logits[row, column]).float()
 
 
 def pad_right(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

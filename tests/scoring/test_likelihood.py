@@ -12,7 +12,7 @@ from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation.measurement import measure
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import score
+from laaciq.scoring.likelihood import read_through, score, target_logits
 from laaciq.scoring.sequences import _spans, prepare, prepare_all, start_tokens
 from tests.tiny import ARCHITECTURES, save_tiny
 
@@ -37,6 +37,24 @@ def test_batch_size_and_padding_change_no_passage(architecture, tmp_path):
         single = np.concatenate([getattr(scores, name) for scores in alone])
         np.testing.assert_allclose(getattr(together, name), single, **CLOSE)
         np.testing.assert_allclose(getattr(some, name), single, **CLOSE)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_head_is_given_what_is_scored_alone(architecture, tmp_path, monkeypatch):
+    model, _ = pair(architecture, tmp_path)
+    sequences = [s for passage in prepare_all(model, TEXTS, ENGLISH) for s in passage.sequences]
+    targets = sum(len(s.targets) for s in sequences)
+    given = []
+    handle = model.module.get_output_embeddings().register_forward_hook(
+        lambda module, entering, leaving: given.append(leaving.shape[:-1].numel())
+    )
+    found = target_logits(model, sequences)
+    read_through(model, sequences)
+    assert given == [targets, 0]
+    handle.remove()
+    # As where a model's logits come from no module of its own.
+    monkeypatch.setattr(model.module, "get_output_embeddings", lambda: None)
+    torch.testing.assert_close(found, target_logits(model, sequences), **CLOSE)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "bloom", "qwen2"])
