@@ -3,8 +3,6 @@ states, and what follows the blocks after them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +28,7 @@ class BlockCalls:
         self.model, self.blocks, self.sequences = model, blocks, sequences
         self.entering: dict[int, torch.Tensor] = {}
         self._calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-        # What a block returns beside hidden states, None where it returns nothing else.
+        # By block, as it has been run.
         self._beside: dict[int, tuple[Any, ...] | None] = {}
 
         def note(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -41,7 +39,14 @@ class BlockCalls:
             if len(self._calls) == len(blocks):
                 raise _Noted
 
-        handles = [block.register_forward_pre_hook(note, with_kwargs=True) for block in blocks]
+        def pass_by(module: Any, arguments: tuple[Any, ...], output: Any) -> None:
+            """Where blocks tell each other nothing but hidden states, how they are called is known without what they make of them."""
+            hidden, beside = _parts(output)
+            if not any(in_encoder) and all(part is None for part in beside or ()):
+                self._stand_in(hidden, [beside] * len(blocks))
+
+        handles: list[Any] = [block.register_forward_pre_hook(note, with_kwargs=True) for block in blocks]
+        handles.append(blocks[0].register_forward_hook(pass_by))
         try:
             read_through(model, sequences)
         except _Noted:
@@ -49,14 +54,13 @@ class BlockCalls:
         finally:
             for handle in handles:
                 handle.remove()
+            self._stand_back()
 
     def run(self, index: int, hidden: torch.Tensor) -> torch.Tensor:
         """What block `index`, as it is now, makes of these hidden states."""
         arguments, options = _with_hidden(*self._calls[index], hidden)
-        output = self.blocks[index](*arguments, **options)
-        beside = isinstance(output, tuple)
-        self._beside[index] = output[1:] if beside else None
-        return output[0] if beside else output
+        hidden, self._beside[index] = _parts(self.blocks[index](*arguments, **options))
+        return hidden
 
     def forget(self, index: int) -> None:
         """Block `index` is not run again."""
@@ -66,25 +70,31 @@ class BlockCalls:
 
     def losses(self, hidden: torch.Tensor) -> torch.Tensor:
         """−log p of every target, in nats, when these hidden states leave the last block. All blocks have been run before."""
-        with self._passed_by(hidden):
+        try:
+            self._stand_in(hidden, [self._beside[index] for index in range(len(self.blocks))])
             logits = target_logits(self.model, self.sequences)
+        finally:
+            self._stand_back()
         targets = torch.tensor([t for s in self.sequences for t in s.targets], device=logits.device)
         return target_losses(logits, targets)
 
-    @contextmanager
-    def _passed_by(self, leaving: torch.Tensor) -> Iterator[None]:
-        """Within, blocks return `leaving` at once, so that what precedes and follows them is the model's own."""
+    def _stand_in(self, leaving: torch.Tensor, beside: list[tuple[Any, ...] | None]) -> None:
+        """From now on blocks return `leaving` at once: what precedes and follows them is the model's own."""
 
-        def stand_in(beside: tuple[Any, ...] | None) -> Any:
-            return lambda *arguments, **options: leaving if beside is None else (leaving, *beside)
+        def returning(own: tuple[Any, ...] | None) -> Any:
+            return lambda *arguments, **options: leaving if own is None else (leaving, *own)
 
-        try:
-            for index, block in enumerate(self.blocks):
-                block.forward = stand_in(self._beside[index])
-            yield
-        finally:
-            for block in self.blocks:
-                block.__dict__.pop("forward", None)
+        for block, own in zip(self.blocks, beside, strict=True):
+            block.forward = returning(own)
+
+    def _stand_back(self) -> None:
+        for block in self.blocks:
+            block.__dict__.pop("forward", None)
+
+
+def _parts(output: Any) -> tuple[torch.Tensor, tuple[Any, ...] | None]:
+    """Hidden states, and what a block returns beside them: None where it returns nothing else."""
+    return (output[0], output[1:]) if isinstance(output, tuple) else (output, None)
 
 
 def _with_hidden(
