@@ -97,8 +97,8 @@ def tune(
     texts = calibration.texts.select(plan.languages)
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
-    most = max(map(len, texts.by_language.values()))
-    checked = calibration.validating(plan.languages).spread(-(-most // _LEARNED_FOR_ONE))
+    longest = max(map(len, texts.by_language.values()))
+    checked = calibration.validating(plan.languages).spread(-(-longest // _LEARNED_FOR_ONE))
     learned, held = (
         {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
     )
@@ -114,9 +114,11 @@ def tune(
     best = student.stored()
     divergences = [_divergence(model, twin, held, plan.weights)]
     chance = random.Random(calibration.options.seed)
+    # A CPU would rather dequantize once more than compute padding, an accelerator is given whole steps.
+    most = STEP_TOKENS if model.device.type == "cpu" else max(batch_tokens(model), STEP_TOKENS)
     for _ in range(epochs):
         for step in _steps(pool, steps, chance):
-            for codes, sequences in _batched(step, max(batch_tokens(model), STEP_TOKENS)):
+            for codes, sequences in _batched(step, most):
                 weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
                 _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
             optimizer.step()
