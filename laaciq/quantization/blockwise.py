@@ -1,7 +1,7 @@
 """Calibration block by block: every block sees what the blocks before it, already quantized, make of the text.
 
-One pass over the model notes how each block is called (`BlockCalls`); from then on only blocks are run, on hidden states that are kept for one block at a
-time, those of the original beside them where somebody compares. In an encoder-decoder the decoder hears the original encoder.
+How each block is called is noted first; from then on only blocks are run, on hidden states that are kept for one block at a time, those of
+the original beside them where somebody compares. In an encoder-decoder the decoder hears the original encoder.
 """
 
 from __future__ import annotations

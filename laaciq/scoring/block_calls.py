@@ -1,5 +1,5 @@
-"""A model's blocks one at a time: how each is called for a batch is noted in one pass, and then any of them can be run again on other hidden
-states, and what follows the blocks after them."""
+"""A model's blocks one at a time: how each is called for a batch is noted first, and then any of them can be run on other hidden states, and
+what follows the blocks after them."""
 
 from __future__ import annotations
 
