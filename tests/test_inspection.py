@@ -6,8 +6,11 @@ from typer.testing import CliRunner
 import laaciq
 from laaciq.ablation.rescaling import plant_outliers
 from laaciq.cli import app
+from laaciq.corpus import read_split
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions
+from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from tests.tiny import ARCHITECTURES, save_tiny
 
@@ -63,6 +66,14 @@ def test_every_architecture_has_a_profile(architecture, tmp_path):
     assert found.alignment and found.tokenization
     assert (tmp_path / "profile.html").exists()
     assert {p.suffix for p in (tmp_path / "profile-plots").iterdir()} == {".png", ".svg"}
+
+
+def test_one_passage_a_language_makes_a_profile_without_alignment(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path)))
+    texts = read_split("builtin").calibration.select(["eng", "swa"])
+    made = [profile_model(model, texts.spread(n), MeasureOptions(), outlier_kurtosis=50) for n in (1, 2)]
+    assert [len(found.alignment) for found in made] == [0, 2]
+    assert [found.languages[1].passages for found in made] == [1, 2]
 
 
 def test_predictive_redundancy_and_exposure_where_asked_for(tmp_path):

@@ -164,7 +164,8 @@ class _Reader:
         passages = self.texts[code]
         found = collect(self.model, passages, self.options)
         aligned = None
-        if self.texts.parallel and PIVOT in self.texts.languages:
+        # One passage has no others to be told apart from.
+        if self.texts.parallel and PIVOT in self.texts.languages and len(passages) > 1:
             vectors = {PIVOT: self._pivot_vectors(code, found), code: found.passage_vectors}
             aligned = next((a for a in alignment(vectors, pivot=PIVOT) if a.language == code), None)
         return _Read(activations=self._summary(passages, found), alignment=aligned)
