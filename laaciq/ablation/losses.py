@@ -22,7 +22,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import Bits, GroupSize, MeasureOptions, Options
 from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
-from laaciq.scoring.likelihood import batch_tokens, batches, bits_per_byte, target_logits, target_losses
+from laaciq.scoring.likelihood import batch_tokens, batches, bits_per_byte, target_losses
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
 ORIGINAL = "original"
@@ -58,11 +58,9 @@ def nll_by_passage(
     """Negative log-likelihood of every passage in nats. `advance` is told the scored tokens of every batch."""
     nll = np.zeros(len(prepared))
     for owners, sequences in batches(prepared, batch_tokens(model)):
-        logits = target_logits(model, sequences)
-        targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-        losses = target_losses(logits, targets).double().cpu().numpy()
+        losses = target_losses(model, sequences).double().cpu().numpy()
         np.add.at(nll, np.repeat(owners, [len(s.targets) for s in sequences]), losses)
-        advance(len(targets))
+        advance(len(losses))
     if not np.isfinite(nll).all():
         raise BrokenModel(f"{model.folder.name} gives NaN or infinite losses on these texts: it cannot be measured")
     return nll

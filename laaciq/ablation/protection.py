@@ -19,7 +19,7 @@ from laaciq.planning import Plan
 from laaciq.profiling.activations import blocks_in_encoder
 from laaciq.quantization.matrices import quantize_layers
 from laaciq.scoring.block_calls import BlockCalls
-from laaciq.scoring.likelihood import batch_tokens, batches, target_logits, target_losses
+from laaciq.scoring.likelihood import batch_tokens, batches, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 BlockSet = tuple[int, ...]
@@ -118,9 +118,8 @@ def losses_by_pass(
     """Position of each set, and −log p of every target: a pass of the whole model a set."""
     for position, own in enumerate(sets):
         with blocks.protecting(own):
-            logits = target_logits(blocks.model, sequences)
-        targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-        yield position, target_losses(logits, targets)
+            losses = target_losses(blocks.model, sequences)
+        yield position, losses
 
 
 def losses_by_prefix(

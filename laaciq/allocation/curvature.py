@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from laaciq.corpus import Texts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import target_logits, target_losses
+from laaciq.scoring.likelihood import target_losses
 from laaciq.scoring.sequences import prepare_all
 
 # Inputs of a row whose curvature is summed: they mostly share a scale, and so a mean squared error.
@@ -65,15 +65,14 @@ def measure_curvature(
             tokens = 0
             for passage in prepare_all(model, passages.texts, passages.language, **asked):
                 for sequence in (s for s in passage.sequences if s.targets):
-                    targets = torch.tensor(sequence.targets, device=model.device)
-                    loss = target_losses(target_logits(model, [sequence]), targets).sum()
+                    loss = target_losses(model, [sequence]).sum()
                     gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
                     for name, gradient in zip(parameters, gradients, strict=True):
                         if gradient is not None:
                             square = gradient.float().square()
                             square = square if square.shape == matrices[name].shape else square.t()
                             sums[name] = sums[name] + pool(square, pooled or square.shape[1])
-                    tokens += len(targets)
+                    tokens += len(sequence.targets)
                 advance(1)
             for name, total in sums.items():
                 found[name].append((total / (2 * max(tokens, 1))).expand(_pools(matrices[name], pooled)))

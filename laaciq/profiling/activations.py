@@ -18,7 +18,7 @@ from laaciq.corpus import Passages
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.profiling.redundancy import FoldedMoments
-from laaciq.scoring.likelihood import batch_tokens, batches, target_logits, target_losses
+from laaciq.scoring.likelihood import batch_tokens, batches, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence, prepare_all, start_tokens
 
 SINK_FACTOR = 10.0
@@ -68,11 +68,10 @@ def collect(
     with collector.watching():
         for owners, sequences in batches(prepared, batch_tokens(model)):
             collector.begin(owners, sequences)
-            logits = target_logits(model, sequences)
-            targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-            nll += target_losses(logits, targets).double().sum().item()
+            losses = target_losses(model, sequences)
+            nll += losses.double().sum().item()
             collector.end()
-            advance(len(targets))
+            advance(len(losses))
     found = collector.found
     found.scored_bytes = sum(passage.scored_bytes for passage in prepared)
     # A masked model that sees the whole text is not asked to predict any of it.

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from laaciq.models import LanguageModel
-from laaciq.scoring.likelihood import read_through, target_logits, target_losses
+from laaciq.scoring.likelihood import read_through, target_losses
 from laaciq.scoring.sequences import ScoredSequence
 
 
@@ -72,11 +72,9 @@ class BlockCalls:
         """−log p of every target, in nats, when these hidden states leave the last block. All blocks have been run before."""
         try:
             self._stand_in(hidden, [self._beside[index] for index in range(len(self.blocks))])
-            logits = target_logits(self.model, self.sequences)
+            return target_losses(self.model, self.sequences)
         finally:
             self._stand_back()
-        targets = torch.tensor([t for s in self.sequences for t in s.targets], device=logits.device)
-        return target_losses(logits, targets)
 
     def _stand_in(self, leaving: torch.Tensor, beside: list[tuple[Any, ...] | None]) -> None:
         """From now on blocks return `leaving` at once: what precedes and follows them is the model's own."""

@@ -98,8 +98,10 @@ def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> 
     return torch.ones_like(left_nll), left_nll, right_nll, kl.clamp_min(0), agreed
 
 
-def target_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """−log p of each target under its row of logits, in nats."""
+def target_losses(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
+    """−log p of each target, in nats."""
+    logits = target_logits(model, sequences)
+    targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
     total = torch.cat([rows.logsumexp(-1) for rows in logits.split(COMPARED_ROWS)])
     return total - logits.gather(1, targets[:, None])[:, 0]
 

@@ -5,7 +5,7 @@ import laaciq
 from laaciq.allocation.curvature import measure_curvature
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import target_logits, target_losses
+from laaciq.scoring.likelihood import target_losses
 from laaciq.scoring.sequences import prepare_all
 from tests.tiny import ARCHITECTURES, save_tiny
 
@@ -30,7 +30,7 @@ def test_it_is_the_mean_squared_gradient_of_whole_passages(architecture, tmp_pat
     for passage in prepare_all(model, passages.texts, passages.language, window=None, chat=False, seed=0):
         for sequence in passage.sequences:
             if sequence.targets:
-                loss = target_losses(target_logits(model, [sequence]), torch.tensor(sequence.targets)).sum()
+                loss = target_losses(model, [sequence]).sum()
                 gradient = torch.autograd.grad(loss, parameter)[0]
                 expected += (gradient if gradient.shape == matrix.shape else gradient.t()).square()
                 tokens += len(sequence.targets)
@@ -60,17 +60,16 @@ def test_small_errors_cost_what_it_says(tmp_path):
     squares, tokens = 0.0, 0
     for passage in passages:
         for sequence in passage.sequences:
-            targets = torch.tensor(sequence.targets)
             with torch.no_grad():
                 error = 1e-4 * torch.randn(matrix.shape, generator=random)
                 matrix.copy_(original + error)
-                up = target_losses(target_logits(model, [sequence]), targets).double().sum()
+                up = target_losses(model, [sequence]).double().sum()
                 matrix.copy_(original - error)
-                down = target_losses(target_logits(model, [sequence]), targets).double().sum()
+                down = target_losses(model, [sequence]).double().sum()
                 matrix.copy_(original)
             # (∇·Δw)², by central differences.
             squares += float((up - down) / 2) ** 2
-            tokens += len(targets)
+            tokens += len(sequence.targets)
     predicted = found.losses(name, torch.full(matrix.shape, 1e-8))[0]
     # 24 squares of Gaussian values: their mean has a standard error of 29 %.
     assert squares / (2 * tokens) == pytest.approx(predicted, rel=0.9)

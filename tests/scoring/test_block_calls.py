@@ -5,7 +5,7 @@ from laaciq.corpus import language
 from laaciq.models import find_model, load
 from laaciq.profiling.activations import blocks_in_encoder
 from laaciq.scoring.block_calls import BlockCalls
-from laaciq.scoring.likelihood import target_logits, target_losses
+from laaciq.scoring.likelihood import target_losses
 from laaciq.scoring.sequences import prepare_all
 from tests.tiny import ARCHITECTURES, KIND, save_tiny
 
@@ -22,15 +22,14 @@ def parts(architecture, folder):
 def test_blocks_one_by_one_are_the_whole_pass(architecture, tmp_path):
     model, blocks, sequences = parts(architecture, tmp_path)
     with torch.inference_mode():
-        targets = torch.tensor([t for s in sequences for t in s.targets])
-        whole = target_losses(target_logits(model, sequences), targets)
+        whole = target_losses(model, sequences)
         calls = BlockCalls(model, blocks, blocks_in_encoder(model), sequences)
         hidden = calls.entering[0]
         for index in range(len(blocks)):
             hidden = calls.run(index, hidden)
         torch.testing.assert_close(calls.losses(hidden), whole)
         # The model is afterwards what it was.
-        torch.testing.assert_close(target_losses(target_logits(model, sequences), targets), whole)
+        torch.testing.assert_close(target_losses(model, sequences), whole)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
