@@ -28,6 +28,12 @@ def error(weight, original):
     return float((weight.float() - original.float()).norm() / original.float().norm())
 
 
+@pytest.fixture
+def plain_arithmetic(monkeypatch):
+    """The library as on most CPUs. On one with AVX512-BF16 it rounds maxima and inputs to bfloat16, and takes no rows shorter than a block."""
+    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: False)
+
+
 def test_weights_are_nf4_of_the_original_whatever_the_library_does_later(two_blocks, tokenizer, texts, monkeypatch):
     """On a CPU with AVX512-BF16 the library repacks its codes in place in the first forward pass: whoever reads them later gets other
     weights. Here it takes every CPU for such a one; what it then computes may be nonsense, what it does to the codes is the same."""
@@ -56,6 +62,7 @@ def test_saved_after_use_it_is_what_it_was(two_blocks, tokenizer, texts, tmp_pat
         assert error(weight, two_blocks.get_parameter(name)) < 0.15
 
 
+@pytest.mark.usefixtures("plain_arithmetic")
 @pytest.mark.parametrize("double", [True, False])
 def test_nf4_computes_what_the_library_computes(two_blocks, tokenizer, texts, double):
     found, difference = bitsandbytes.check(two_blocks, tokenizer, texts, bits=4, double=double)
@@ -77,6 +84,7 @@ def test_int8_is_rows_by_their_maxima(two_blocks, tokenizer, texts):
         assert found.bits[name] == 8 * weight.numel() + 32 * len(weight)
 
 
+@pytest.mark.usefixtures("plain_arithmetic")
 def test_the_layers_of_gpt2_are_quantized_too(gpt2, texts):
     model, tokenizer = gpt2
     # Its tokens are short, and its positions few.
