@@ -97,8 +97,8 @@ def tune(
     texts = calibration.texts.select(plan.languages)
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
-    longest = max(map(len, texts.by_language.values()))
-    checked = calibration.validating(plan.languages).spread(-(-longest // _LEARNED_FOR_ONE))
+    most_passages = max(map(len, texts.by_language.values()))
+    checked = calibration.validating(plan.languages).spread(-(-most_passages // _LEARNED_FOR_ONE))
     learned, held = (
         {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
     )

@@ -28,7 +28,7 @@ class BlockCalls:
         self.model, self.blocks, self.sequences = model, blocks, sequences
         self.entering: dict[int, torch.Tensor] = {}
         self._calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-        # By block, as it has been run.
+        # By block: what it returned beside hidden states when it was last run; see `_parts`.
         self._beside: dict[int, tuple[Any, ...] | None] = {}
 
         def note(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
