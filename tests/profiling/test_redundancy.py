@@ -214,7 +214,7 @@ def test_blocks_of_every_causal_architecture_can_be_left_out(architecture, tmp_p
     found, again = score(model, ablated, passages), score(model, model, passages)
     np.testing.assert_array_equal(found.original_nll, again.original_nll)
     # Without any block nothing flows between positions: another token before it leaves the last prediction as it was.
-    text = torch.tensor([passages[1].sequences[0].inputs])
+    text = torch.tensor([passages[1].sequences[0].inputs], device=model.device)
     changed = text.clone()
     changed[0, 1] += 1
     with torch.inference_mode():
@@ -230,7 +230,8 @@ def test_mean_updates_are_by_position_first_and_pooled_later(tmp_path):
     found = _mean_updates(model, passages, [0], 2)[0]
     rows = []
     for passage in passages:
-        states = model.module(torch.tensor([passage.sequences[0].inputs]), output_hidden_states=True).hidden_states
+        inputs = torch.tensor([passage.sequences[0].inputs], device=model.device)
+        states = model.module(inputs, output_hidden_states=True).hidden_states
         rows.append((states[1] - states[0])[0].double())
     # Float32 in batches and one by one.
     close = {"rtol": 1e-4, "atol": 1e-6}

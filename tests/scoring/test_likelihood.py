@@ -63,12 +63,13 @@ def test_causal_likelihood_equals_one_plain_pass(architecture, tmp_path):
     text = TEXTS[1]
     found = score(original, quantized, [prepare(original, text, ENGLISH)])
     ids = start_tokens(original.tokenizer) + original.tokenizer(text, add_special_tokens=False)["input_ids"]
-    logs = [m.module(torch.tensor([ids])).logits[0, :-1].double().log_softmax(-1) for m in (original, quantized)]
-    target = torch.tensor(ids[1:])[:, None]
+    inputs = torch.tensor([ids], device=original.device)
+    logs = [m.module(inputs).logits[0, :-1].double().log_softmax(-1) for m in (original, quantized)]
+    target = inputs[0, 1:, None]
     assert found.tokens[0] == len(ids) - 1
     assert found.original_nll[0] == pytest.approx(-logs[0].gather(1, target).sum().item(), rel=1e-5)
     assert found.kl[0] == pytest.approx((logs[0].exp() * (logs[0] - logs[1])).sum().item(), rel=1e-4)
-    assert found.agreed[0] == (logs[0].argmax(-1) == logs[1].argmax(-1)).sum()
+    assert found.agreed[0] == int((logs[0].argmax(-1) == logs[1].argmax(-1)).sum())
 
 
 def test_bytes_are_those_of_scored_tokens(tmp_path):
