@@ -83,7 +83,7 @@ def test_it_is_the_models_most_likely_continuation(tiny):
     [prompt] = generation._tokenized(tiny, tiny, ["The bread"], 10)
     ids = list(prompt)
     for _ in range(10):
-        ids.append(int(tiny.module(torch.tensor([ids], device=tiny.device)).logits[0, -1].argmax()))
+        ids.append(int(tiny.module(torch.tensor([ids])).logits[0, -1].argmax()))
     assert tiny.tokenizer.eos_token_id not in ids
     expected = tiny.tokenizer.decode(ids[len(prompt) :]).strip()
     assert generation._continuations(tiny, [prompt], tiny, 10) == [expected]

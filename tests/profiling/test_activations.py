@@ -22,7 +22,7 @@ def fractions(found):
 
 
 def tiny(architecture, folder):
-    return load(find_model(save_tiny(architecture, folder)))
+    return load(find_model(save_tiny(architecture, folder)), device="cpu")
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
