@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from laaciq.speed import SAFE_BFLOAT16
+from laaciq.commands.bench import SAFE_BFLOAT16
 
 DTYPES = ("float32", "bfloat16")
 LANGUAGES = ("eng", "swa", "hin", "tam")

@@ -27,8 +27,6 @@ import numpy as np
 import torch
 
 from benchmarks.drawn import DrawnLosses
-from laaciq.ablation.losses import nll_by_passage
-from laaciq.allocation.planner import plan_model
 from laaciq.backends.size import bits_per_weight
 from laaciq.corpus import Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
@@ -36,15 +34,17 @@ from laaciq.engine.store import RunFolder
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import Effort, MeasureOptions, QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.planner import plan_model
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
 from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.tuning import quantize_model
-from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
+from laaciq.studies.losses import nll_by_passage
+from laaciq.trials.quantized_copy import copy_of, simulate
 
 MEASURE = MeasureOptions()
 Track = Literal["blocks", "model"]
@@ -57,7 +57,7 @@ THEIR_GPTQ, OUR_GPTQ = "llmcompressor GPTQ 4 bits, all languages", "our GPTQ alo
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """A peer at one setting: how to run it, and what it is calibrated on."""
 
     name: str
@@ -70,12 +70,12 @@ class Contender:
         return self.name if self.texts == NONE else f"{self.name}, {self.texts}"
 
 
-CONTENDERS = [
-    Contender("NF4", 4, NONE, {"module": "bitsandbytes"}),
-    Contender("HQQ 4 bits", 4, NONE, {"module": "hqq"}),
-    Contender("HQQ 3 bits", 3, NONE, {"module": "hqq"}),
+CANDIDATES = [
+    Candidate("NF4", 4, NONE, {"module": "bitsandbytes"}),
+    Candidate("HQQ 4 bits", 4, NONE, {"module": "hqq"}),
+    Candidate("HQQ 3 bits", 3, NONE, {"module": "hqq"}),
     *(
-        Contender(f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor", "method": method})
+        Candidate(f"llmcompressor {method} {bits} bits", bits, texts, {"module": "llmcompressor", "method": method})
         for method, bits in (("GPTQ", 4), ("GPTQ", 3), ("AWQ", 4))
         for texts in (ENGLISH, ALL)
     ),
@@ -133,17 +133,17 @@ class Draw:
         languages = {name: test.languages for name, test in self.tests.items()}
         return {"nll": self.losses(self.model), "tokens": tokens, "languages": languages}
 
-    def peer(self, contender: Contender) -> dict[str, object]:
+    def peer(self, candidate: Candidate) -> dict[str, object]:
         from importlib import import_module
 
-        options = dict(contender.options)
+        options = dict(candidate.options)
         module = import_module(f"laaciq.backends.{options.pop('module')}")
-        texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[contender.texts]
+        texts = {NONE: [], ENGLISH: self.english, ALL: self._all_texts()}[candidate.texts]
         half = copy.deepcopy(self.model.module).to(torch.bfloat16)
         half.name_or_path = str(self.model.folder.path)
         began = time.perf_counter()
         peer = module.quantize(
-            half, self.model.tokenizer, texts, bits=contender.bits, device=self.model.device.type, **options
+            half, self.model.tokenizer, texts, bits=candidate.bits, device=self.model.device.type, **options
         )
         seconds = time.perf_counter() - began
         with torch.no_grad():
@@ -208,15 +208,15 @@ class Draw:
     def run_textless(self, only: str) -> None:
         """What reads no text is the same in every draw."""
         self.keep("original", self.original)
-        for contender in CONTENDERS:
-            if only in contender.row and contender.texts == NONE:
-                self.keep(contender.row, partial(self.peer, contender))
+        for candidate in CANDIDATES:
+            if only in candidate.row and candidate.texts == NONE:
+                self.keep(candidate.row, partial(self.peer, candidate))
 
     def run(self, only: str, tracks: list[Track]) -> None:
         self.keep("original", self.original)
-        for contender in CONTENDERS:
-            if only in contender.row and contender.texts != NONE:
-                self.keep(contender.row, partial(self.peer, contender))
+        for candidate in CANDIDATES:
+            if only in candidate.row and candidate.texts != NONE:
+                self.keep(candidate.row, partial(self.peer, candidate))
         self.keep(OUR_GPTQ, self.our_gptq)
         first = json.loads((self.out / "draw-0.json").read_text())
         for track in tracks:
@@ -262,7 +262,7 @@ def work(asked: argparse.Namespace, number: int, *, textless: bool = False) -> N
         there = [name for name in names if name in whole.by_language]
         tests[Path(test).name] = whole.select(there).spread(asked.passages)
     draw = Draw(
-        number, asked.out, model, twin_of(model),
+        number, asked.out, model, copy_of(model),
         part.at(range(asked.calibrating)), part.at(range(asked.calibrating, len(chosen))),
         [english[i] for i in random.permutation(len(english))[:count]], tests, asked.effort,
     )  # fmt: skip
@@ -332,16 +332,16 @@ def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
                 "| method | bits a weight | worst ΔNLL | collapsed | disparity | mean ΔNLL | seconds |\n"
                 "|---|---:|---:|---:|---:|---:|---:|"
             )
-            there = [c for c in CONTENDERS if c.row in rows]
+            there = [c for c in CANDIDATES if c.row in rows]
             peers = [rows[c.row] for c in there]
             pairs = [(c, rows[c.row], ours) for c in there if (ours := _match(rows, peers, rows[c.row], track))]
-            for contender, peer, ours in pairs:
-                for name, row in ((contender.row, peer), ("**ours** at that size", ours)):
+            for candidate, peer, ours in pairs:
+                for name, row in ((candidate.row, peer), ("**ours** at that size", ours)):
                     print(_table_row(name, row, track, languages, counts, draw))
             print("\nOurs over the peer at its size, paired:\n")
             print("| peer | worst | disparity | mean |\n|---|---:|---:|---:|")
-            for contender, peer, ours in pairs:
-                print(f"| {contender.row} | {' | '.join(_ratios(ours, peer, counts, draw))} |")
+            for candidate, peer, ours in pairs:
+                print(f"| {candidate.row} | {' | '.join(_ratios(ours, peer, counts, draw))} |")
             for bits in BITS_CLASSES:
                 _headlines(bits, [p for p in pairs if p[0].bits == bits], counts, draw)
     print_weight_errors(out)
@@ -400,7 +400,7 @@ def _interval(value: float, resampled: np.ndarray, decimals: int) -> str:
     return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
 
 
-def _headlines(bits: int, pairs: list[tuple[Contender, Row, Row]], counts: np.ndarray, draw: np.ndarray) -> None:
+def _headlines(bits: int, pairs: list[tuple[Candidate, Row, Row]], counts: np.ndarray, draw: np.ndarray) -> None:
     """Against the best peer as people use it, and against the best one given our calibration text."""
     usual = [p for p in pairs if p[0].texts != ALL]
     for words, chosen, aims in (
@@ -411,11 +411,11 @@ def _headlines(bits: int, pairs: list[tuple[Contender, Row, Row]], counts: np.nd
             continue
         print(f"\n{bits} bits, against the best peer {words}:")
         for (name, of), aim in zip(STATISTICS.items(), aims, strict=True):
-            contender, peer, ours = min(chosen, key=lambda p: float(of(p[1].per_language)))
+            candidate, peer, ours = min(chosen, key=lambda p: float(of(p[1].per_language)))
             mine, theirs = of(ours.per_language), of(peer.per_language)
             ratio = _interval(mine / theirs, of(ours.resampled(counts, draw)) / of(peer.resampled(counts, draw)), 2)
             verdict = "reached" if mine / theirs <= aim else "missed"
-            print(f"- {name}: {ratio} of {contender.row} ({theirs:.3f}); the aim of {aim:g} is {verdict}.")
+            print(f"- {name}: {ratio} of {candidate.row} ({theirs:.3f}); the aim of {aim:g} is {verdict}.")
 
 
 def main() -> None:

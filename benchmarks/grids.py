@@ -28,10 +28,10 @@ from typing import Any
 import torch
 
 from laaciq.options import BITS
-from laaciq.planning import TensorPlan
 from laaciq.planning.methods import Clip
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
+from laaciq.quantization.plan import TensorPlan
 
 SHAPES = [(1024, 1024), (4096, 1024)]
 # Of weights in a model: HQQ's iteration depends on it.
@@ -41,7 +41,7 @@ RATIO_TARGET = 1.0
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """`quantize` is what is timed; `dequantize` makes weights of what it returns. `bits_per_weight` counts scales and zero points."""
 
     name: str
@@ -79,8 +79,8 @@ def main() -> None:
         peers, missing = _peers(options.bits, options.group_size)
     rows: list[Row] = []
     for name, matrix in _matrices():
-        contenders = _ours(matrix.shape, options.bits, options.group_size) + peers
-        rows += _with_ratios(_measure(name, matrix, contenders, options.rounds), contenders)
+        candidates = _ours(matrix.shape, options.bits, options.group_size) + peers
+        rows += _with_ratios(_measure(name, matrix, candidates, options.rounds), candidates)
     if options.json:
         print(json.dumps({**vars(options), "rows": [asdict(row) for row in rows], "missing": missing}, indent=2))
     else:
@@ -103,17 +103,17 @@ def _matrices() -> list[tuple[str, torch.Tensor]]:
     return found
 
 
-def _ours(shape: torch.Size, bits: int, group_size: int) -> list[Contender]:
+def _ours(shape: torch.Size, bits: int, group_size: int) -> list[Candidate]:
     mean_squares = torch.randn(LANGUAGES, shape[1], generator=torch.Generator().manual_seed(1)).exp()
     calibration = TensorCalibration(mean_squares / mean_squares.mean(1, keepdim=True), effective_kurtosis=0.0)
 
-    def contender(clip: Clip, symmetric: bool) -> Contender:
+    def candidate(clip: Clip, symmetric: bool) -> Candidate:
         outputs, inputs = shape
         plan = TensorPlan(
             name="w", shape=(outputs, inputs), bits=bits, group_size=group_size, symmetric=symmetric, clip=clip
         )
         name = f"ours, {clip}" + (f" of {LANGUAGES} languages" if clip == "minimax" else "")
-        return Contender(
+        return Candidate(
             name,
             symmetric,
             plan.stored_bits / plan.weights,
@@ -122,12 +122,12 @@ def _ours(shape: torch.Size, bits: int, group_size: int) -> list[Contender]:
             ours=True,
         )
 
-    return [contender("minmax", True), contender("mse", True), contender("mse", False), contender("minimax", True)]
+    return [candidate("minmax", True), candidate("mse", True), candidate("mse", False), candidate("minimax", True)]
 
 
-def _peers(bits: int, group_size: int) -> tuple[list[Contender], dict[str, str]]:
+def _peers(bits: int, group_size: int) -> tuple[list[Candidate], dict[str, str]]:
     """Those that are installed, and of the others why they are not measured."""
-    found: list[Contender] = []
+    found: list[Candidate] = []
     missing: dict[str, str] = {}
     for name, peer in (("HQQ", _hqq), ("llmcompressor, mse", _llmcompressor)):
         try:
@@ -137,7 +137,7 @@ def _peers(bits: int, group_size: int) -> tuple[list[Contender], dict[str, str]]
     return found, missing
 
 
-def _hqq(name: str, bits: int, group_size: int) -> Contender:
+def _hqq(name: str, bits: int, group_size: int) -> Candidate:
     from hqq.core.quantize import Quantizer
 
     def quantize(matrix: torch.Tensor) -> Any:
@@ -150,10 +150,10 @@ def _hqq(name: str, bits: int, group_size: int) -> Contender:
         return Quantizer.dequantize(codes, {**meta, "compute_dtype": torch.float32})
 
     # Its zero point is no integer: 16 bits, as the scale.
-    return Contender(name, False, bits + 32 / group_size, quantize, dequantize)
+    return Candidate(name, False, bits + 32 / group_size, quantize, dequantize)
 
 
-def _llmcompressor(name: str, bits: int, group_size: int) -> Contender:
+def _llmcompressor(name: str, bits: int, group_size: int) -> Candidate:
     import compressed_tensors.quantization as tensors
     from llmcompressor.observers import Observer
 
@@ -170,32 +170,32 @@ def _llmcompressor(name: str, bits: int, group_size: int) -> Contender:
         codes, scales = quantized
         return tensors.dequantize(codes, scales, args=scheme, dtype=torch.float32)
 
-    return Contender(name, True, bits + 16 / group_size, quantize, dequantize)
+    return Candidate(name, True, bits + 16 / group_size, quantize, dequantize)
 
 
-def _measure(name: str, matrix: torch.Tensor, contenders: list[Contender], rounds: int) -> list[Row]:
-    errors = [_relative_error(contender, matrix) for contender in contenders]  # the warm-up too
-    seconds: list[list[float]] = [[] for _ in contenders]
+def _measure(name: str, matrix: torch.Tensor, candidates: list[Candidate], rounds: int) -> list[Row]:
+    errors = [_relative_error(candidate, matrix) for candidate in candidates]  # the warm-up too
+    seconds: list[list[float]] = [[] for _ in candidates]
     for _ in range(rounds):
-        for contender, taken in zip(contenders, seconds, strict=True):
+        for candidate, taken in zip(candidates, seconds, strict=True):
             began = time.process_time()
-            contender.quantize(matrix)
+            candidate.quantize(matrix)
             taken.append(time.process_time() - began)
     return [
         Row(name, c.name, c.symmetric, c.bits_per_weight, matrix.numel() / statistics.median(taken), error)
-        for c, taken, error in zip(contenders, seconds, errors, strict=True)
+        for c, taken, error in zip(candidates, seconds, errors, strict=True)
     ]
 
 
-def _relative_error(contender: Contender, matrix: torch.Tensor) -> float:
-    back = contender.dequantize(contender.quantize(matrix))
+def _relative_error(candidate: Candidate, matrix: torch.Tensor) -> float:
+    back = candidate.dequantize(candidate.quantize(matrix))
     return float((back - matrix).double().square().sum() / matrix.double().square().sum())
 
 
-def _with_ratios(rows: list[Row], contenders: list[Contender]) -> list[Row]:
+def _with_ratios(rows: list[Row], candidates: list[Candidate]) -> list[Row]:
     mse = {row.symmetric: row.weights_per_second for row in rows if row.name == "ours, mse"}
-    for row, contender in zip(rows, contenders, strict=True):
-        row.ratio = None if contender.ours else mse[row.symmetric] / row.weights_per_second
+    for row, candidate in zip(rows, candidates, strict=True):
+        row.ratio = None if candidate.ours else mse[row.symmetric] / row.weights_per_second
     return rows
 
 

@@ -21,21 +21,21 @@ import numpy as np
 import torch
 
 from benchmarks.drawn import DrawnLosses
-from laaciq.ablation.losses import nll_by_passage
 from laaciq.corpus import Texts, read_split
 from laaciq.engine.files import write_text
-from laaciq.engine.progress import Bars
+from laaciq.engine.progress import TerminalProgress
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning import PlanSet, make_plans
-from laaciq.planning.strategy import reads_text
+from laaciq.planning.rules import make_plans, reads_text
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
+from laaciq.quantization.plan import PlanSet
 from laaciq.quantization.tuning import quantize_model
-from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
+from laaciq.studies.losses import nll_by_passage
+from laaciq.trials.quantized_copy import copy_of, simulate
 
 DRAWS = 5
 RESAMPLES = 2000
@@ -100,7 +100,7 @@ class Bench:
             [[sum(len(s.targets) for s in p.sequences) for p in self.prepared[c]] for c in test.languages]
         )
         self.original = np.stack(list(self._nll(model, test.languages).values()))
-        self.twin = twin_of(model)
+        self.twin = copy_of(model)
 
     def row(self, options: dict[str, object]) -> Row:
         asked = QuantizeOptions.of(**options)
@@ -190,7 +190,7 @@ def main() -> None:
     every: dict[str, dict[str, dict[str, object]]] = {}
     rows = {name: options for name, options in ROWS.items() if asked.rows in name}
     for bits in map(int, asked.bits.split(",")):
-        with Bars().stage(f"{bits} bits", len(rows) + len(CURVE[bits])) as advance:
+        with TerminalProgress().stage(f"{bits} bits", len(rows) + len(CURVE[bits])) as advance:
             curve = []
             for plain in CURVE[bits]:
                 curve.append(bench.row({"method": "mse", **plain}))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 
 from laaciq import reference
-from laaciq.ablation.losses import nll_by_passage
 from laaciq.corpus import read_split
 from laaciq.models import find_model, load
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.scoring.sequences import prepare_all
+from laaciq.studies.losses import nll_by_passage
 
 
 def main() -> None:

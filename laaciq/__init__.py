@@ -15,21 +15,26 @@ from laaciq import reference
 from laaciq.errors import LaaciqError
 
 if TYPE_CHECKING:
-    from laaciq.assessment import evaluate
-    from laaciq.chain import run
-    from laaciq.comparison import compare
-    from laaciq.compression import quantize
+    from laaciq.commands.bench import bench
+    from laaciq.commands.card import card
+    from laaciq.commands.check import check
+    from laaciq.commands.compare import compare
+    from laaciq.commands.evaluate import evaluate
+    from laaciq.commands.export import export
+    from laaciq.commands.gateway import gateway
+    from laaciq.commands.generate import generate
+    from laaciq.commands.imatrix import imatrix
+    from laaciq.commands.mixture import mixture
+    from laaciq.commands.plan import plan
+    from laaciq.commands.profile import profile
+    from laaciq.commands.quantize import quantize
+    from laaciq.commands.run import run
+    from laaciq.commands.screen import screen
+    from laaciq.commands.sensitivity import sensitivity
+    from laaciq.commands.survey import survey
+    from laaciq.commands.sweep import sweep
+    from laaciq.commands.tasks import tasks
     from laaciq.corpus import read_split, read_texts
-    from laaciq.exporting import export
-    from laaciq.exporting.llama_quantize import imatrix
-    from laaciq.gate import check
-    from laaciq.harness import tasks
-    from laaciq.inspection import profile, screen, survey
-    from laaciq.interventions import calibration, gateway, sensitivity, sweep
-    from laaciq.plans import plan
-    from laaciq.publishing import card
-    from laaciq.serving import generate
-    from laaciq.speed import bench
 
 __version__ = "0.1.0"
 
@@ -37,7 +42,6 @@ __all__ = [
     "LaaciqError",
     "__version__",
     "bench",
-    "calibration",
     "card",
     "check",
     "compare",
@@ -46,6 +50,7 @@ __all__ = [
     "gateway",
     "generate",
     "imatrix",
+    "mixture",
     "plan",
     "profile",
     "quantize",
@@ -61,35 +66,40 @@ __all__ = [
 ]
 
 # Importing torch and transformers takes seconds; what needs them is imported when it is first used.
-_LAZY = {
-    "bench": "laaciq.speed",
-    "card": "laaciq.publishing",
-    "check": "laaciq.gate",
-    "sweep": "laaciq.interventions",
-    "sensitivity": "laaciq.interventions",
-    "gateway": "laaciq.interventions",
-    "calibration": "laaciq.interventions",
-    "compare": "laaciq.comparison",
-    "evaluate": "laaciq.assessment",
-    "export": "laaciq.exporting",
-    "generate": "laaciq.serving",
-    "imatrix": "laaciq.exporting.llama_quantize",
-    "plan": "laaciq.plans",
-    "profile": "laaciq.inspection",
-    "quantize": "laaciq.compression",
-    "read_split": "laaciq.corpus",
-    "read_texts": "laaciq.corpus",
-    "run": "laaciq.chain",
-    "screen": "laaciq.inspection",
-    "survey": "laaciq.inspection",
-    "tasks": "laaciq.harness",
-}
+_VERBS = (
+    "bench",
+    "card",
+    "check",
+    "compare",
+    "evaluate",
+    "export",
+    "gateway",
+    "generate",
+    "imatrix",
+    "mixture",
+    "plan",
+    "profile",
+    "quantize",
+    "run",
+    "screen",
+    "sensitivity",
+    "survey",
+    "sweep",
+    "tasks",
+)
+_LAZY = {verb: f"laaciq.commands.{verb}" for verb in _VERBS} | dict.fromkeys(
+    ("read_split", "read_texts"), "laaciq.corpus"
+)
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'laaciq' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 # At once if transformers is imported already, else when it is: so that importing laaciq stays quick.

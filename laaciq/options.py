@@ -44,7 +44,7 @@ def _keepable(percent: float) -> float:
     return percent
 
 
-# What plans are made for; see laaciq.allocation.objectives.
+# What plans are made for; see laaciq.planning.objectives.
 Objective = Literal["worst", "worst-quarter", "disparity", "mean"]
 # How much time planning may take: for a first look, or for what is shipped.
 Effort = Literal["fast", "full"]
@@ -92,8 +92,8 @@ class GridOptions(Options):
     symmetric: bool = Field(default=True, description="Kind of grid.")
 
 
-class CalibrationOptions(GridOptions):
-    """What `laaciq calibration` tries: mixes of languages, and numbers of passages beside all of them."""
+class MixtureOptions(GridOptions):
+    """What `laaciq mixture` tries: mixes of languages, and numbers of passages beside all of them."""
 
     symmetric: bool = Field(default=False, description="Kind of grid.")
     only: str = Field(default="eng", description="The language of the mix of one language only.")

@@ -29,15 +29,15 @@ class LaaciqQuantizer(HfQuantizer):
     quantization_config: LaaciqConfig
 
     def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> None:
-        from laaciq.planning import Plan
         from laaciq.quantization.checkpoint import replace_layers
+        from laaciq.quantization.plan import Plan
 
         replace_layers(model, Plan.model_validate(self.quantization_config.plan), self.quantization_config.brain_floats)
 
     def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
-        from laaciq.planning import Plan
         from laaciq.quantization.checkpoint import check_layers
         from laaciq.quantization.layers import QuantizedLinear
+        from laaciq.quantization.plan import Plan
         from laaciq.quantization.switch import LanguageSwitch
 
         check_layers(model)

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 
 GROUP_SIZE = 128
 LENGTH = 256
@@ -41,7 +41,7 @@ def quantize(
     bits: int,
     device: str = "cpu",
     iterations: int = ITERATIONS,
-) -> Quantized:
+) -> BackendResult:
     with tempfile.TemporaryDirectory() as folder:
         return _quantize(model, tokenizer, texts, bits, device, iterations, Path(folder))
 
@@ -54,7 +54,7 @@ def check(
     bits: int,
     device: str = "cpu",
     iterations: int = ITERATIONS,
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     """Against what transformers loads from the library's format."""
     from transformers import AutoModelForCausalLM
 
@@ -69,7 +69,7 @@ def check(
 
 def _quantize(
     model: Any, tokenizer: Any, texts: list[str], bits: int, device: str, iterations: int, folder: Path
-) -> Quantized:
+) -> BackendResult:
     positions = getattr(model.config, "max_position_embeddings", None) or LENGTH
     sequences = _sequences(tokenizer, texts, min(LENGTH, positions))
     with _quietly():
@@ -95,7 +95,7 @@ def _quantize(
     stored = _packed_bits(folder)
     found = {name: weights[name] for name in stored}
     tokens = sum(sequence["input_ids"].numel() for sequence in sequences)
-    return Quantized(
+    return BackendResult(
         name=f"AutoRound, {bits} bits",
         settings=(
             f"groups of {GROUP_SIZE}, symmetric, {iterations} iterations, {len(sequences)} sequences of {tokens} tokens in all"

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 from laaciq.errors import BadOption
 
 BLOCK_SIZE = 64
@@ -31,7 +31,7 @@ def quantize(
     bits: int,
     device: str = "cpu",
     double: bool = True,
-) -> Quantized:
+) -> BackendResult:
     """NF4 at 4 bits, LLM.int8 at 8. No text is read. `double` quantizes the maxima of NF4's blocks too, as QLoRA does."""
     return _quantize(model, bits, device, double)[0]
 
@@ -44,14 +44,14 @@ def check(
     bits: int,
     device: str = "cpu",
     double: bool = True,
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     found, library_model = _quantize(model, bits, device, double)
     ours = copy.deepcopy(model).to(device)
     found.put_into(ours)
     return found, logit_difference(ours, library_model, tokenizer, texts[0])
 
 
-def _quantize(model: torch.nn.Module, bits: int, device: str, double: bool) -> tuple[Quantized, torch.nn.Module]:
+def _quantize(model: torch.nn.Module, bits: int, device: str, double: bool) -> tuple[BackendResult, torch.nn.Module]:
     if bits not in (4, 8):
         raise BadOption(f"bitsandbytes has 4 bits (NF4) and 8 (LLM.int8), not {bits}")
     library_model = copy.deepcopy(model)
@@ -69,7 +69,7 @@ def _quantize(model: torch.nn.Module, bits: int, device: str, double: bool) -> t
         settings = f"blocks of {BLOCK_SIZE}, maxima in {'8' if double else '32'} bits"
     else:
         title, settings = "LLM.int8", "rows, maxima in 32 bits; inputs are not rounded here"
-    found = Quantized(
+    found = BackendResult(
         name=title,
         settings=f"bitsandbytes, {settings}, no text read",
         weights=weights,

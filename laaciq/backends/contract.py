@@ -1,7 +1,7 @@
 """What every back end gives: the weights that it makes of a causal language model, dequantized, and the bits that it stores for them.
 
-A back end is a file with `quantize(model, tokenizer, texts, *, bits, device, …) -> Quantized`, which leaves `model` as it is, and imports its
-library where it is used; its `BACKENDS` say what the library offers. Give it the model in 16 bits, as the library's users do: HQQ and
+A back end is a file with `quantize(model, tokenizer, texts, *, bits, device, …) -> BackendResult`, which leaves `model` as it is, and imports
+its library where it is used; its `BACKENDS` say what the library offers. Give it the model in 16 bits, as the library's users do: HQQ and
 llmcompressor store scales in the type of the model.
 """
 
@@ -21,7 +21,7 @@ from laaciq.models import dissect
 
 
 @dataclass(frozen=True)
-class Quantized:
+class BackendResult:
     """`weights` are the parameters that the library changed, dequantized, by their names in the original model, on the CPU; with them the
     original computes what the library's model does. `bits` are what its native format stores for each: codes, scales, zeros, with the
     padding of its packing; what it smooths without quantizing keeps its size. `left_alone` are the matrices that it did not quantize."""
@@ -56,7 +56,7 @@ class Backend:
     extra: str
     bits: tuple[int, ...]
     reads_text: bool
-    run: Callable[..., Quantized]
+    run: Callable[..., BackendResult]
 
     @property
     def installed(self) -> bool:
@@ -74,7 +74,7 @@ class Backend:
 
     def quantize(
         self, model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-    ) -> Quantized:
+    ) -> BackendResult:
         """Warns of linear layers in the blocks that the library left as they were, which it may have done without a word."""
         self.require(bits)
         found = self.run(model, tokenizer, texts, bits=bits, device=device)

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 
 GROUP_SIZE = 128
 # As llmcompressor's examples do.
@@ -40,7 +40,7 @@ def quantize(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> Quantized:
+) -> BackendResult:
     with _tamed(), tempfile.TemporaryDirectory() as folder:
         return _quantize(model, tokenizer, texts, bits, device, max_length, Path(folder))[0]
 
@@ -53,7 +53,7 @@ def check(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     """The library's model is saved and loaded again before, and both compute in float32. Its layers would compile themselves, which takes
     minutes."""
     with _tamed(), tempfile.TemporaryDirectory() as folder, torch.compiler.set_stance("force_eager"):
@@ -70,7 +70,7 @@ def check(
 
 def _quantize(
     model: Any, tokenizer: Any, texts: list[str], bits: int, device: str, max_length: int, folder: Path
-) -> tuple[Quantized, Any]:
+) -> tuple[BackendResult, Any]:
     from gptqmodel import GPTQModel, QuantizeConfig
     from gptqmodel.nn_modules.qlinear import BaseQuantLinear
     from transformers.pytorch_utils import Conv1D
@@ -103,7 +103,7 @@ def _quantize(
         weights[f"{name}.weight"] = back if kept_so else back.T.contiguous()
         stored[f"{name}.weight"] = stored_bits(layer.qweight, layer.scales, layer.qzeros, layer.g_idx)
     tokens = sum(len(sequence["input_ids"]) for sequence in sequences)
-    found = Quantized(
+    found = BackendResult(
         name=f"GPTQ, {bits} bits",
         settings=(
             f"GPTQModel, groups of {GROUP_SIZE}, symmetric, activation order of groups, damping 0.05, "

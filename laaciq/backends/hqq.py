@@ -10,26 +10,28 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 
 GROUP_SIZE = 64
 
 
-def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu") -> Quantized:
+def quantize(
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
+) -> BackendResult:
     """No text is read."""
     return _quantize(model, bits, device)[0]
 
 
 def check(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     found, library_model = _quantize(model, bits, device)
     ours = copy.deepcopy(model).to(device)
     found.put_into(ours)
     return found, logit_difference(ours, library_model, tokenizer, texts[0])
 
 
-def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[Quantized, torch.nn.Module]:
+def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
     library_model = copy.deepcopy(model)
@@ -47,7 +49,7 @@ def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[Quantized
         library_model.set_submodule(name, layer)
         weights[f"{name}.weight"] = layer.dequantize().detach().cpu()
         stored[f"{name}.weight"] = stored_bits(layer.W_q, layer.meta["scale"], layer.meta["zero"])
-    found = Quantized(
+    found = BackendResult(
         name=f"HQQ, {bits} bits",
         settings=f"groups of {GROUP_SIZE}, affine, no text read",
         weights=weights,

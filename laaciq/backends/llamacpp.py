@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, matrices_besides
+from laaciq.backends.contract import Backend, BackendResult, matrices_besides
 from laaciq.backends.gguf_model import names_in_gguf, restored_rows, write_gguf
 from laaciq.errors import BadOption, BrokenModel, MissingExtra
 
@@ -45,7 +45,7 @@ def quantize(
     types: dict[int, str] = K_QUANTS,
     importance: bool = True,
     max_length: int = MAX_LENGTH,
-) -> Quantized:
+) -> BackendResult:
     """`device` is where the importance matrix is measured; without `importance` no text is read."""
     with tempfile.TemporaryDirectory() as folder:
         return _quantize(model, tokenizer, texts, bits, device, types, importance, max_length, Path(folder))
@@ -61,7 +61,7 @@ def check(
     types: dict[int, str] = K_QUANTS,
     importance: bool = True,
     max_length: int = MAX_LENGTH,
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     """Against llama.cpp's logits from the weights that it dequantizes itself, in float32: from the quantized ones it also rounds the
     inputs of every layer to 8 bits."""
     import llama_cpp
@@ -88,7 +88,7 @@ def _quantize(
     importance: bool,
     max_length: int,
     folder: Path,
-) -> Quantized:
+) -> BackendResult:
     if bits not in types:
         raise BadOption(
             f"llama.cpp has {', '.join(f'{b} bits ({name})' for b, name in types.items())} here, not {bits}"
@@ -118,7 +118,7 @@ def _quantize(
         kinds[tensor.tensor_type.name] += 1
     mixture = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     read = f"importance from {len(texts)} sequences of {tokens} tokens in all" if importance else "no text read"
-    return Quantized(
+    return BackendResult(
         name=f"llama.cpp {types[bits]}",
         settings=f"matrices: {mixture}; {read}",
         weights=weights,

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 from laaciq.errors import BadOption
 
 Method = Literal["RTN", "GPTQ", "AWQ"]
@@ -48,7 +48,7 @@ def quantize(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> Quantized:
+) -> BackendResult:
     """RTN reads no text, AWQ the first 64 texts."""
     return _quantize(model, tokenizer, texts, method, bits, device, max_length)[0]
 
@@ -62,7 +62,7 @@ def check(
     bits: int,
     device: str = "cpu",
     max_length: int = MAX_LENGTH,
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     found, library_model = _quantize(model, tokenizer, texts, method, bits, device, max_length)
     ours = copy.deepcopy(model).to(device)
     found.put_into(ours)
@@ -77,7 +77,7 @@ def _quantize(
     bits: int,
     device: str,
     max_length: int,
-) -> tuple[Quantized, torch.nn.Module]:
+) -> tuple[BackendResult, torch.nn.Module]:
     # llmcompressor logs to what standard output is when it is imported.
     with contextlib.redirect_stdout(sys.stderr):
         from compressed_tensors.offload import remove_dispatch
@@ -106,7 +106,7 @@ def _quantize(
     smoothed = _changed(model, library_model, quantized)
     tokens = sum(sequence["input_ids"].numel() for sequence in sequences)
     from_text = f", {len(sequences)} sequences of {tokens} tokens in all" if sequences else ""
-    found = Quantized(
+    found = BackendResult(
         name=f"{method}, {bits} bits",
         settings=f"llmcompressor, groups of {GROUP_SIZE}, {_GRIDS[method]}{from_text}",
         weights=weights | smoothed,

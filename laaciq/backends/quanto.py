@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 
 
-def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu") -> Quantized:
+def quantize(
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
+) -> BackendResult:
     """No text is read."""
     with _without_compiler():
         return _quantize(model, bits, device)[0]
@@ -29,7 +31,7 @@ def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: 
 
 def check(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     with _without_compiler():
         found, library_model = _quantize(model, bits, device)
         ours = copy.deepcopy(model).to(device)
@@ -37,7 +39,7 @@ def check(
         return found, logit_difference(ours, library_model, tokenizer, texts[0])
 
 
-def _quantize(model: Any, bits: int, device: str) -> tuple[Quantized, torch.nn.Module]:
+def _quantize(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
     from optimum.quanto import freeze, qtypes
     from optimum.quanto import quantize as quanto_quantize
 
@@ -51,7 +53,7 @@ def _quantize(model: Any, bits: int, device: str) -> tuple[Quantized, torch.nn.M
         quanto_quantize(library_model, weights=qtypes[f"qint{bits}"], include=names)
         freeze(library_model)
     layers = {f"{name}.weight": library_model.get_submodule(name) for name in names}
-    found = Quantized(
+    found = BackendResult(
         name=f"quanto, {bits} bits",
         settings=f"optimum-quanto, {'rows, symmetric' if bits == 8 else 'groups of 128, affine'}, no text read",
         weights={name: layer.weight.dequantize().detach().cpu() for name, layer in layers.items()},

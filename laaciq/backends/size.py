@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from laaciq.backends.contract import Quantized
+from laaciq.backends.contract import BackendResult
 from laaciq.models import Anatomy
 from laaciq.options import FULL_BITS
 
 
-def bits_per_weight(found: Quantized, anatomy: Anatomy) -> tuple[float, float]:
+def bits_per_weight(found: BackendResult, anatomy: Anatomy) -> tuple[float, float]:
     """Over the linear layers of the blocks, and over the whole model."""
     in_blocks = {linear.name: linear.matrix.numel() for linear in anatomy.linears}
     block_bits = sum(found.bits.get(name, FULL_BITS * count) for name, count in in_blocks.items())
@@ -16,6 +16,6 @@ def bits_per_weight(found: Quantized, anatomy: Anatomy) -> tuple[float, float]:
     return block_bits / sum(in_blocks.values()), model_bits / anatomy.parameter_count()
 
 
-def left_alone_in_blocks(found: Quantized, anatomy: Anatomy) -> list[str]:
+def left_alone_in_blocks(found: BackendResult, anatomy: Anatomy) -> list[str]:
     """The linear layers of the blocks that were not quantized."""
     return [linear.name for linear in anatomy.linears if linear.name in found.left_alone]

@@ -12,26 +12,28 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
 
 GROUP_SIZE = 32
 
 
-def quantize(model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu") -> Quantized:
+def quantize(
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
+) -> BackendResult:
     """No text is read."""
     return _quantize(model, bits, device)[0]
 
 
 def check(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[Quantized, float]:
+) -> tuple[BackendResult, float]:
     found, library_model = _quantize(model, bits, device)
     ours = copy.deepcopy(model).to(device)
     found.put_into(ours)
     return found, logit_difference(ours, library_model, tokenizer, texts[0])
 
 
-def _quantize(model: Any, bits: int, device: str) -> tuple[Quantized, torch.nn.Module]:
+def _quantize(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
     from torchao.quantization import quantize_
 
     library_model = copy.deepcopy(model).to(device)
@@ -48,7 +50,7 @@ def _quantize(model: Any, bits: int, device: str) -> tuple[Quantized, torch.nn.M
     stored = {f"{name}.weight": _size(module.weight) for name, module in taken.items()}
     scale_bits = 8 * torch.finfo(model.dtype).bits // 8
     packed = f", {bits + scale_bits / GROUP_SIZE:.2f} bits a weight if it were packed"
-    found = Quantized(
+    found = BackendResult(
         name=f"torchao, {bits} bits",
         settings=f"{'rows' if bits == 8 else f'groups of {GROUP_SIZE}'}, symmetric, no text read{packed if bits < 8 else ''}",
         weights=weights,

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from laaciq import speed
 from laaciq.cli import options as shared
-from laaciq.engine.progress import Bars
+from laaciq.commands.bench import bench as run_bench
+from laaciq.engine.progress import TerminalProgress
 
 
 @shared.options_of(speed.BenchOptions)
@@ -25,7 +26,7 @@ def bench(
     **options: Any,
 ) -> None:
     """Measure tokens a second and memory of a quantized checkpoint beside its original."""
-    found = speed.bench(checkpoint, against=against, device=device, progress=Bars(), **options)
+    found = run_bench(checkpoint, against=against, device=device, progress=TerminalProgress(), **options)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:

@@ -19,7 +19,7 @@ def card(
     out: Annotated[Path | None, typer.Option(help="File to write instead of README.md in RUN/checkpoint.")] = None,
 ) -> None:
     """Write a model card for the Hugging Face hub: what quantization costs each language, and how it was found."""
-    from laaciq.publishing import card as write_card
+    from laaciq.commands.card import card as write_card
 
     written = write_card(run, base_model=base_model, name=name, license=license, out=out)
     console = Console()

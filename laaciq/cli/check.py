@@ -21,7 +21,7 @@ def check(
     as_json: shared.AsJson = False,
 ) -> None:
     """Exit with status 1, and one line for each limit that is exceeded."""
-    from laaciq.gate import check as find_failures
+    from laaciq.commands.check import check as find_failures
 
     failures = find_failures(run, max_degradation=max_degradation, max_disparity=max_disparity, strict=strict)
     if as_json:

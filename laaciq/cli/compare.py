@@ -15,7 +15,7 @@ from laaciq.cli import options as shared
 from laaciq.options import BUILTIN, REFERENCE, CompareOptions
 
 if TYPE_CHECKING:
-    from laaciq.peers import Comparison
+    from laaciq.studies.comparison import Comparison
 
 # Those of the report that fit into 80 columns, by their places there; the last only where a library left something alone.
 _HEADS = {0: "method", 1: "bits", 3: "worst", 4: "95 %", 5: "", 6: "mean", 7: "disparity", 8: "s", 9: "left"}
@@ -41,13 +41,19 @@ def compare(
 
     Run again, it resumes; run in another environment with other libraries, it adds their rows.
     """
-    from laaciq.comparison import compare as compare_methods
-    from laaciq.engine.progress import Bars
+    from laaciq.commands.compare import compare as compare_methods
+    from laaciq.engine.progress import TerminalProgress
 
     target = out or CompareOptions(model=model).default_folder
     values = shared.read_values(options, languages)
     found = compare_methods(
-        model, methods=shared.split_names(methods), texts=texts, out=target, device=device, progress=Bars(), **values
+        model,
+        methods=shared.split_names(methods),
+        texts=texts,
+        out=target,
+        device=device,
+        progress=TerminalProgress(),
+        **values,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -27,12 +27,14 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Measure what a quantized model loses in each language."""
-    from laaciq.assessment import evaluate as evaluate_chain
     from laaciq.cli.tables import evaluation_table
-    from laaciq.engine.progress import Bars
+    from laaciq.commands.evaluate import evaluate as evaluate_chain
+    from laaciq.engine.progress import TerminalProgress
 
     values = shared.read_values(options, languages)
-    found = evaluate_chain(checkpoint, against=against, texts=texts, device=device, progress=Bars(), **values)
+    found = evaluate_chain(
+        checkpoint, against=against, texts=texts, device=device, progress=TerminalProgress(), **values
+    )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:

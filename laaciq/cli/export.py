@@ -26,13 +26,20 @@ def export(
 ) -> None:
     """Write a checkpoint in another library's format, its codes carried over exactly."""
     from laaciq.cli.tables import folding_table
-    from laaciq.engine.progress import Bars
-    from laaciq.exporting import export as write
+    from laaciq.commands.export import export as write
+    from laaciq.engine.progress import TerminalProgress
     from laaciq.exporting.vllm import rules_sentence
 
     values = shared.read_values(options, languages)
     found = write(
-        checkpoint, format=format, out=out, against=against, texts=texts, device=device, progress=Bars(), **values
+        checkpoint,
+        format=format,
+        out=out,
+        against=against,
+        texts=texts,
+        device=device,
+        progress=TerminalProgress(),
+        **values,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -14,10 +14,10 @@ from laaciq.cli import options as shared
 from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
 
 if TYPE_CHECKING:
-    from laaciq.ablation import Gateway
-    from laaciq.ablation.gateway import ReportedSet
-    from laaciq.ablation.outcomes import Measure, Rank
     from laaciq.evaluation import Estimate
+    from laaciq.studies import Gateway
+    from laaciq.studies.gateway import ReportedSet
+    from laaciq.studies.outcomes import Measure, Rank
 
 
 class _Options(MeasureOptions, GridOptions):
@@ -37,13 +37,20 @@ def gateway(
     **options: Any,
 ) -> None:
     """Find the blocks whose protection helps the worst-off language most, and try the theory's. Run again, it resumes."""
-    from laaciq.engine.progress import Bars
-    from laaciq.interventions import gateway as search
+    from laaciq.commands.gateway import gateway as search
+    from laaciq.engine.progress import TerminalProgress
 
     target = out or Path("laaciq-runs") / f"{Path(model).name}-gateway"
     values = shared.read_values(options, languages)
     found = search(
-        model, texts=texts, protect=protect, method=method, out=target, device=device, progress=Bars(), **values
+        model,
+        texts=texts,
+        protect=protect,
+        method=method,
+        out=target,
+        device=device,
+        progress=TerminalProgress(),
+        **values,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

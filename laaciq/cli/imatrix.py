@@ -26,11 +26,11 @@ def imatrix(
     **options: Any,
 ) -> None:
     """Write an importance matrix of all languages, and a plan's types, for llama.cpp's llama-quantize."""
-    from laaciq.engine.progress import Bars
-    from laaciq.exporting.llama_quantize import imatrix as write
+    from laaciq.commands.imatrix import imatrix as write
+    from laaciq.engine.progress import TerminalProgress
 
     values = shared.read_values(options, languages)
-    found = write(model, out=out, plan=plan, texts=texts, device=device, progress=Bars(), **values)
+    found = write(model, out=out, plan=plan, texts=texts, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

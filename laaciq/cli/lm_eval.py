@@ -19,7 +19,7 @@ def tasks(
     seed: Annotated[int, typer.Option(help="Of the split, as in 'laaciq run'.")] = 0,
 ) -> None:
     """Write test text as tasks of lm-evaluation-harness: bits per byte, and whose words are in order."""
-    from laaciq.harness import tasks as write_tasks
+    from laaciq.commands.tasks import tasks as write_tasks
 
     written = write_tasks(out, texts=texts, languages=shared.split_names(languages), seed=seed)
     console = Console()

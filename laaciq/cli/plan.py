@@ -14,7 +14,7 @@ from laaciq.cli import options as shared
 from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
 
 if TYPE_CHECKING:
-    from laaciq.allocation.results import Planning
+    from laaciq.planning.results import Planning
 
 
 @shared.options_of(CheckpointOptions)
@@ -28,12 +28,12 @@ def plan(
     **options: Any,
 ) -> None:
     """Plan how each tensor is stored under a size budget, for the worst-off language. Edit the file, or give it to quantize and run."""
-    from laaciq.engine.progress import Bars
-    from laaciq.plans import plan as make
+    from laaciq.commands.plan import plan as make
+    from laaciq.engine.progress import TerminalProgress
     from laaciq.report.wording import planning_sentences
 
     values = shared.read_values(options, languages)
-    found = make(model, out=out, texts=texts, device=device, progress=Bars(), **values)
+    found = make(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

@@ -26,11 +26,11 @@ def quantize(
 ) -> None:
     """Write a quantized checkpoint that transformers loads once laaciq is imported."""
     from laaciq.cli.tables import size_sentence
-    from laaciq.compression import quantize as write
-    from laaciq.engine.progress import Bars
+    from laaciq.commands.quantize import quantize as write
+    from laaciq.engine.progress import TerminalProgress
 
     values = shared.read_values(options, languages)
-    found = write(model, out=out, texts=texts, device=device, progress=Bars(), **values)
+    found = write(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -44,7 +44,7 @@ def quantize(
 
 def methods(as_json: shared.AsJson = False) -> None:
     """List the methods, one line each."""
-    from laaciq.planning import METHODS
+    from laaciq.planning.methods import METHODS
 
     if as_json:
         typer.echo(

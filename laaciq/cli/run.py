@@ -23,13 +23,13 @@ def run(
 ) -> None:
     """Quantize a model, measure what each language loses, and write a report. Run again, it resumes."""
     # Heavy imports wait until a command needs them, so that --help answers at once.
-    from laaciq.chain import run_chain
     from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
-    from laaciq.engine.progress import Bars
+    from laaciq.commands.run import run_chain
+    from laaciq.engine.progress import TerminalProgress
 
     chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
     folder = out or chosen.default_folder
-    result = run_chain(chosen, out=folder, device=device, progress=Bars())
+    result = run_chain(chosen, out=folder, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

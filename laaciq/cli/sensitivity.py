@@ -16,7 +16,7 @@ from laaciq.corpus import language
 from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
 
 if TYPE_CHECKING:
-    from laaciq.ablation import Sensitivity
+    from laaciq.studies import Sensitivity
 
 # Characters of a cell and of a language's label, with the space after them.
 _CELL = 7
@@ -42,12 +42,14 @@ def sensitivity(
     **options: Any,
 ) -> None:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Run again, it resumes."""
-    from laaciq.engine.progress import Bars
-    from laaciq.interventions import sensitivity as measure_parts
+    from laaciq.commands.sensitivity import sensitivity as measure_parts
+    from laaciq.engine.progress import TerminalProgress
 
     target = out or Path("laaciq-runs") / f"{Path(model).name}-sensitivity"
     values = shared.read_values(options, languages)
-    found = measure_parts(model, part=part, texts=texts, out=target, device=device, progress=Bars(), **values)
+    found = measure_parts(
+        model, part=part, texts=texts, out=target, device=device, progress=TerminalProgress(), **values
+    )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

@@ -15,8 +15,8 @@ from laaciq.corpus import language
 from laaciq.options import BITS, BUILTIN, REFERENCE, GridOptions, MeasureOptions
 
 if TYPE_CHECKING:
-    from laaciq.ablation import Sweep
     from laaciq.evaluation import Estimate
+    from laaciq.studies import Sweep
 
 
 class _Options(MeasureOptions, GridOptions):
@@ -37,13 +37,20 @@ def sweep(
     **options: Any,
 ) -> None:
     """Quantize to several numbers of bits, and find the fewest that each language tolerates. Run again, it resumes."""
-    from laaciq.engine.progress import Bars
-    from laaciq.interventions import sweep as sweep_bits
+    from laaciq.commands.sweep import sweep as sweep_bits
+    from laaciq.engine.progress import TerminalProgress
 
     target = out or Path("laaciq-runs") / f"{Path(model).name}-sweep"
     values = shared.read_values(options, languages) | {"bits": shared.split_numbers("bits", bits)}
     found = sweep_bits(
-        model, texts=texts, tolerance=tolerance, method=method, out=target, device=device, progress=Bars(), **values
+        model,
+        texts=texts,
+        tolerance=tolerance,
+        method=method,
+        out=target,
+        device=device,
+        progress=TerminalProgress(),
+        **values,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -9,7 +9,7 @@ from rich.text import Text
 from laaciq.evaluation import Evaluation, LanguageResult
 from laaciq.evaluation.generation import GenerationResult
 from laaciq.evaluation.verdict import percent
-from laaciq.planning import PlanSet
+from laaciq.quantization.plan import PlanSet
 from laaciq.report.wording import usual_sentence
 
 _BAR_WIDTH = 12

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
-class Silence:
+class Progress:
     """Says nothing."""
 
     def say(self, text: str) -> None:
@@ -21,7 +21,7 @@ class Silence:
         yield lambda steps: None
 
 
-class Bars(Silence):
+class TerminalProgress(Progress):
     """Sentences and bars on standard error, so that standard output stays a program's."""
 
     def __init__(self) -> None:
@@ -32,9 +32,10 @@ class Bars(Silence):
 
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-        columns += [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
+        columns = [bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
+        columns += [bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()]
         # Into a file even a bar that is never drawn would leave an empty line.
-        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as bars:
-            task = bars.add_task(title, total=total)
-            yield lambda steps: bars.advance(task, steps)
+        shown = self.console.is_terminal
+        with bars.Progress(*columns, console=self.console, transient=True, disable=not shown) as display:
+            task = display.add_task(title, total=total)
+            yield lambda steps: display.advance(task, steps)

@@ -1,8 +1,8 @@
 """What a quantized model loses, by language, against its original."""
 
 from laaciq.evaluation.degradation import evaluate_measurements
-from laaciq.evaluation.measurement import Measurement, measure
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult, Summary
+from laaciq.trials.measurement import Measurement, measure
 
 __all__ = [
     "Disparity",

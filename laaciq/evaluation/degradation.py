@@ -9,11 +9,11 @@ import numpy as np
 from laaciq.corpus import language
 from laaciq.errors import BrokenTexts
 from laaciq.evaluation.disparity import Losses, disparity_of
-from laaciq.evaluation.measurement import Measurement
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult, Likelihood, Summary
 from laaciq.evaluation.verdict import verdict
 from laaciq.scoring.likelihood import bits_per_byte
 from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+from laaciq.trials.measurement import Measurement
 
 DRAWS = 2000
 COLLAPSE_FACTOR = 10

@@ -10,9 +10,9 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
-from laaciq.evaluation.measurement import measure
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
+from laaciq.trials.measurement import measure
 
 # Enough to see the size of rounding errors; they hardly vary between passages.
 PASSAGES = 2

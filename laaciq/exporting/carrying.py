@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from laaciq.clipping.quantizer import symmetric_levels
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.packing import pack
+from laaciq.quantization.plan import TensorPlan
 
 # Scales of smaller groups than this would outweigh their codes.
 SMALLEST_GROUP = 16

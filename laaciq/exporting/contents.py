@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from laaciq.models import ModelFolder, stream_tensors
-from laaciq.planning import TensorPlan
 from laaciq.quantization import is_checkpoint, read_plan
 from laaciq.quantization.checkpoint import stream_checkpoint
 from laaciq.quantization.grid import Grid, QuantizedMatrix
+from laaciq.quantization.plan import TensorPlan
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from pathlib import Path
 import torch
 
 from laaciq.corpus import Texts
-from laaciq.engine.progress import Silence
+from laaciq.engine.progress import Progress
 from laaciq.evaluation import Evaluation, evaluate_measurements
-from laaciq.evaluation.measurement import measure_each
 from laaciq.exporting.results import Misfit
 from laaciq.exporting.source import Source
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.quantization.checkpoint import apply_checkpoint, stream_checkpoint
 from laaciq.quantization.grid import QuantizedMatrix
-from laaciq.quantization.kept import half
-from laaciq.quantization.switch import speaking
-from laaciq.quantization.twins import twin_of
+from laaciq.quantization.kept import to_16bit
+from laaciq.quantization.switch import for_language
+from laaciq.trials.measurement import measure_each
+from laaciq.trials.quantized_copy import copy_of
 
 
 def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
@@ -31,7 +31,7 @@ def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
     for name, stored in stream_checkpoint(source.folder, source.plan):
         if name in names and isinstance(stored, QuantizedMatrix):
             weights = stored.dequantize(source.plan[name])
-            if not torch.equal(half(weights).float(), weights):
+            if not torch.equal(to_16bit(weights).float(), weights):
                 return True
     return False
 
@@ -44,7 +44,7 @@ def evaluate_folding(
     *,
     against: str | Path,
     device: str,
-    progress: Silence,
+    progress: Progress,
 ) -> tuple[Evaluation, Evaluation]:
     """The checkpoint, each language with its own scales, and what is exported of it, both against the original in one pass of it."""
     original = load(find_model(against), device=device)
@@ -53,7 +53,7 @@ def evaluate_folding(
     pairs = []
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
         for code, passages in test.by_language.items():
-            with speaking(checkpoint, code):
+            with for_language(checkpoint, code):
                 pairs.append(measure_each(original, [checkpoint, export], passages, asked, advance=advance))
     before, after = (
         evaluate_measurements(
@@ -75,10 +75,10 @@ def evaluate_folding(
 @torch.no_grad()
 def folded_twin(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
     """A twin of the original with the weights of the export: codes mean the same in it, what is folded is rounded to 16 bits."""
-    twin = twin_of(original)
+    twin = copy_of(original)
     apply_checkpoint(twin, source.folder)
     for misfit in misfits:
         if misfit.folded_to == "16 bits":
             weights = twin.anatomy.matrices[misfit.tensor]
-            weights.copy_(half(weights))
+            weights.copy_(to_16bit(weights))
     return twin

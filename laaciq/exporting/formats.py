@@ -20,17 +20,17 @@ from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import Source
 from laaciq.exporting.vllm import check_rules
 from laaciq.models.loading import Kind
-from laaciq.planning import TensorPlan
 from laaciq.quantization.checkpoint import PLAN, layer_name, stream_checkpoint, write_shards
 from laaciq.quantization.grid import QuantizedMatrix
-from laaciq.quantization.kept import half
+from laaciq.quantization.kept import to_16bit
+from laaciq.quantization.plan import TensorPlan
 
 # Tokenizer, chat template, generation: data, never code.
 _DATA = (".json", ".txt", ".model", ".jinja")
 _REPLACED = ("config.json", PLAN, "model.safetensors.index.json")
 
 
-class Format(Protocol):
+class ExportFormat(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -132,7 +132,7 @@ def _beside_codes(plan: TensorPlan) -> str | None:
 
 def folded(matrix: QuantizedMatrix, source: Source, name: str) -> torch.Tensor:
     """The weights in 16 bits, as the model's own parameter lies."""
-    weights = half(matrix.dequantize(source.plan[name]))
+    weights = to_16bit(matrix.dequantize(source.plan[name]))
     transposed = name in source.linears and source.linears[name].transposed
     return (weights.t() if transposed else weights).contiguous()
 
@@ -183,4 +183,4 @@ GPTQ = PackedFormat(
     configure=gptq.quantization_config,
     notes=gptq.notes,
 )
-FORMATS: dict[str, Format] = {known.name: known for known in (COMPRESSED_TENSORS, GPTQ, GgufFormat())}
+FORMATS: dict[str, ExportFormat] = {known.name: known for known in (COMPRESSED_TENSORS, GPTQ, GgufFormat())}

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from laaciq.clipping.quantizer import symmetric_levels
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.plan import TensorPlan
 
 BLOCK = 32
 # By how much an offset may move a group, in steps: rounding to our codes has moved each weight by up to half of one.

@@ -18,8 +18,8 @@ from laaciq.exporting.gguf_architecture import tensor_names
 from laaciq.exporting.gguf_file import gguf_file, import_gguf
 from laaciq.models import LanguageModel
 from laaciq.options import FULL_BITS
-from laaciq.planning import Plan
 from laaciq.profiling.results import Profile
+from laaciq.quantization.plan import Plan
 
 # Bits a weight of llama.cpp's types, scales counted.
 TYPES = {"q2_K": 2.625, "q3_K": 3.4375, "q4_K": 4.5, "q5_K": 5.5, "q6_K": 6.5625, "q8_0": 8.5, "f16": 16.0}

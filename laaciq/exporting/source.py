@@ -10,8 +10,8 @@ from typing import Any
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LinearLayer, ModelFolder
 from laaciq.models.loading import Kind, outline
-from laaciq.planning import Plan
 from laaciq.quantization.checkpoint import is_checkpoint, read_plan
+from laaciq.quantization.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from laaciq.allocation.units import VLLM_GROUPS, fused_name
 from laaciq.exporting.carrying import Layout
 from laaciq.exporting.results import Rule
+from laaciq.planning.tensor_groups import VLLM_GROUPS, fused_name
 
 _BITS = (4, 8)
 

@@ -17,7 +17,7 @@ from transformers.models.auto import modeling_auto
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.folder import ModelFolder
-from laaciq.models.foreign import Format, find_format, missing_library, read_weights
+from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -105,7 +105,7 @@ def load(
 
 
 def _dequantized(
-    folder: ModelFolder, form: Format, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
+    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
 ) -> tuple[Any, dict[str, Any]]:
     """The model as if it had never been quantized, and transformers' account of what it found."""
     if not isinstance(dtype, torch.dtype):

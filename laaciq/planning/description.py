@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laaciq.planning.plan import PlanSet
+from laaciq.quantization.plan import PlanSet
 
 
 def describe(plans: PlanSet) -> str:

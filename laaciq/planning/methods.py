@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Literal
 
 from laaciq.errors import BadOption
-
-Clip = Literal["minmax", "mse", "aciq", "seed", "effective", "minimax"]
-# To the nearest code; so that inputs not yet rounded make up for the error (GPTQ); or so that they make up for earlier blocks' errors too, with
-# codes looked at again.
-Rounding = Literal["nearest", "second-order", "compensated"]
-# Rules that weigh weights by what languages put into them.
-READ_TEXT: frozenset[Clip] = frozenset({"seed", "effective", "minimax"})
+from laaciq.quantization.plan import READ_TEXT, Clip, Rounding
 
 
 @dataclass(frozen=True)

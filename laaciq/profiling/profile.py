@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Split, Texts
-from laaciq.engine.progress import Silence
+from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
@@ -53,10 +53,10 @@ def profile_model(
     outlier_kurtosis: float,
     exposure: Mapping[str, int] | None = None,
     store: RunFolder | None = None,
-    progress: Silence | None = None,
+    progress: Progress | None = None,
 ) -> Profile:
     """Measure `model` on `texts`. With a `store`, languages that were read before are not read again."""
-    progress = progress or Silence()
+    progress = progress or Progress()
     for passages in texts.by_language.values():
         if not len(passages):
             raise BrokenTexts(
@@ -93,7 +93,7 @@ def profile_model(
     )
 
 
-def _scan(model: LanguageModel, progress: Silence) -> dict[str, WeightStatistics]:
+def _scan(model: LanguageModel, progress: Progress) -> dict[str, WeightStatistics]:
     """By parameter name: from the files where they name it so, else (GGUF, renamed or quantized tensors) from the loaded model."""
     parameters = {name: p for name, p in model.module.named_parameters() if p.ndim > 1}
     scanned: dict[str, WeightStatistics] = {}
@@ -210,13 +210,13 @@ class _Reader:
 
 
 def with_predictive_redundancy(
-    profile: Profile, model: LanguageModel, split: Split, options: MeasureOptions, *, progress: Silence | None = None
+    profile: Profile, model: LanguageModel, split: Split, options: MeasureOptions, *, progress: Progress | None = None
 ) -> Profile:
     """Add predictive redundancy of the outlier blocks, or of the three blocks of largest κ where none is an outlier.
 
     Unigrams are fitted on calibration text, losses measured on validation text: both may be chosen from.
     """
-    progress = progress or Silence()
+    progress = progress or Progress()
     ranked = sorted(profile.blocks, key=lambda block: -block.kurtosis)
     blocks = profile.outlier_blocks or sorted(block.block for block in ranked[:3])
     measured = []

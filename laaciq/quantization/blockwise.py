@@ -23,16 +23,16 @@ from laaciq.scoring.sequences import ScoredPassage
 
 
 @dataclass(frozen=True)
-class Moments:
+class SecondMoments:
     """Of a layer's inputs: `own` is E[x̂x̂ᵀ] of what reaches it, `crossed` E[xx̂ᵀ] with x what reached it in the original; None where they are
     the same, or nobody asked."""
 
     own: torch.Tensor
     crossed: torch.Tensor | None = None
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: SecondMoments) -> SecondMoments:
         both = None if self.crossed is None or other.crossed is None else self.crossed + other.crossed
-        return Moments(self.own + other.own, both)
+        return SecondMoments(self.own + other.own, both)
 
 
 @dataclass
@@ -91,9 +91,9 @@ class BlockStream:
             self.batches.append(_Batch(calls, by_token, calls.entering[0], calls.entering[0]))
 
     @torch.inference_mode()
-    def second_moments(self, index: int, linears: list[LinearLayer]) -> dict[str, Moments]:
+    def second_moments(self, index: int, linears: list[LinearLayer]) -> dict[str, SecondMoments]:
         """Σ_λ w_λ E_λ of the inputs of a block's layers, as the stream reaches it. The block is the original's still."""
-        sums: dict[str, Moments] = {}
+        sums: dict[str, SecondMoments] = {}
         for batch in self.batches:
             # What no block made is the same for both.
             beside = self.beside_original and index not in batch.calls.entering
@@ -120,7 +120,7 @@ def _noting(seen: dict[str, torch.Tensor]) -> Callable[[LinearLayer, torch.Tenso
 
 
 def _summing(
-    sums: dict[str, Moments], originals: Mapping[str, torch.Tensor], batch: _Batch, in_encoder: bool
+    sums: dict[str, SecondMoments], originals: Mapping[str, torch.Tensor], batch: _Batch, in_encoder: bool
 ) -> Callable[[LinearLayer, torch.Tensor], None]:
     last: list[Any] = [None, None]
 
@@ -134,7 +134,7 @@ def _summing(
                 return chosen * weights[weights > 0].sqrt()[:, None]
 
             own, original = rows(entering), originals.get(linear.name)
-            last[:] = [entering, Moments(own.T @ own, None if original is None else rows(original).T @ own)]
+            last[:] = [entering, SecondMoments(own.T @ own, None if original is None else rows(original).T @ own)]
         sums[linear.name] = sums[linear.name] + last[1] if linear.name in sums else last[1]
 
     return add

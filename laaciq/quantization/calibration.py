@@ -13,10 +13,10 @@ from laaciq.corpus import Texts
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
-from laaciq.planning import Plan
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks, readings
 from laaciq.profiling.results import Profile
 from laaciq.quantization.grid import Layers
+from laaciq.quantization.plan import Plan
 from laaciq.scoring.likelihood import batch_tokens, batches, read_through
 
 

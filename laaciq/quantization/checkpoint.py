@@ -22,12 +22,12 @@ from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel, ModelFolder, stream_tensors
 from laaciq.models.anatomy import is_linear
 from laaciq.options import CHECKPOINT_METHOD
-from laaciq.planning import Plan, TensorPlan
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.grid import QuantizedMatrix
-from laaciq.quantization.kept import half
+from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.layers import QuantizedLinear
+from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
 from laaciq.quantization.tuning import quantize_model
 
@@ -57,7 +57,7 @@ def write_checkpoint(
                 yield name, stored
         for name, value in _other_tensors(model.module):
             if name not in quantized:
-                yield name, half(tuned.get(name, value)).cpu().contiguous()
+                yield name, to_16bit(tuned.get(name, value)).cpu().contiguous()
 
     with atomic_folder(folder) as partial:
         write_shards(tensors(), partial)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import torch
 
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import Grid, QuantizedMatrix
 from laaciq.quantization.kept import KeptWeights
-from laaciq.quantization.second_order import BLOCK, DAMPENING, GridByInput
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.second_order import BLOCK, DAMPING, GridByInput
 
 # Of the change that would make up for everything on the calibration text. On text held back all of it did worse than none, half of it best
 # (the reference model at 3 and 4 bits, Gemma 3 270M at 4: docs/frontier.md).
@@ -63,6 +63,6 @@ def descend(
 
 
 def damped(moments: torch.Tensor) -> torch.Tensor:
-    """H + δI, with the dampening of second-order rounding."""
-    added = DAMPENING * moments.diagonal().mean().clamp_min(1e-30)
+    """H + δI, with the damping of second-order rounding."""
+    added = DAMPING * moments.diagonal().mean().clamp_min(1e-30)
     return moments + added * torch.eye(len(moments), dtype=moments.dtype, device=moments.device)

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import nn
 
-from laaciq.planning import TensorPlan
+from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored import StoredMatrix, read_rows
 
 

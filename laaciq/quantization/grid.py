@@ -12,9 +12,9 @@ import torch
 from torch.nn.functional import pad
 
 from laaciq.clipping.quantizer import symmetric_levels
-from laaciq.planning import TensorPlan
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import LowRank
+from laaciq.quantization.plan import TensorPlan
 
 _FLOAT16_NORMAL = torch.finfo(torch.float16).tiny
 _FLOAT16_MAX = torch.finfo(torch.float16).max

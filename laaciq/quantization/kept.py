@@ -22,7 +22,7 @@ class KeptWeights:
         chosen[saliency.reshape(-1).topk(count, sorted=False).indices] = True
         chosen = chosen.reshape(matrix.shape)
         columns = chosen.nonzero()[:, 1]
-        return cls(chosen.sum(1, dtype=torch.int32), columns.to(torch.uint16), half(matrix[chosen]))
+        return cls(chosen.sum(1, dtype=torch.int32), columns.to(torch.uint16), to_16bit(matrix[chosen]))
 
     def rows(self, chosen: torch.Tensor) -> KeptWeights:
         """Of some rows, which may repeat."""
@@ -44,7 +44,7 @@ class KeptWeights:
         return copy
 
 
-def half(tensor: torch.Tensor) -> torch.Tensor:
+def to_16bit(tensor: torch.Tensor) -> torch.Tensor:
     """In 16 bits: bfloat16 where that loses nothing or float16 could overflow, else float16."""
     if not tensor.is_floating_point():
         return tensor

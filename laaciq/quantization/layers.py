@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from laaciq.clipping.quantizer import symmetric_levels
-from laaciq.planning import TensorPlan
+from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored import StoredMatrix
 
 # torch's int4 kernels know these groups, and tiles of so many outputs and inputs.

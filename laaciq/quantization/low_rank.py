@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from laaciq.quantization.kept import KeptWeights, half
+from laaciq.quantization.kept import KeptWeights, to_16bit
 
 # Of the mean second moment, added to all; multiplied until H has a root in floating point.
 _DAMPENING = 1e-6
@@ -45,7 +45,7 @@ def fit_low_rank(
     # As large as one another: neither leaves the range of 16 bits before the other does.
     balance = (right.norm(dim=1) / left.norm(dim=0).clamp_min(1e-30)).sqrt()
     safe = balance.where(balance > 0, 1.0)
-    found = LowRank(half(left * safe), half(right / safe[:, None]))
+    found = LowRank(to_16bit(left * safe), to_16bit(right / safe[:, None]))
     rest = residual - found.product()
     if kept is not None:
         residual, rest = kept.put_into(residual, 0.0), kept.put_into(rest, 0.0)
@@ -60,12 +60,12 @@ def _root(moments: torch.Tensor) -> torch.Tensor:
     if wide.ndim == 1:
         return (wide + _DAMPENING * wide.mean().clamp_min(1e-30)).sqrt().float()
     identity = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
-    dampening = _DAMPENING * wide.diagonal().mean().clamp_min(1e-30)
+    damping = _DAMPENING * wide.diagonal().mean().clamp_min(1e-30)
     while True:
-        lower, failed = torch.linalg.cholesky_ex(wide + dampening * identity)
+        lower, failed = torch.linalg.cholesky_ex(wide + damping * identity)
         if not failed:
             return lower.float()
-        dampening = 10 * dampening
+        damping = 10 * damping
 
 
 def _times(matrix: torch.Tensor, root: torch.Tensor | None) -> torch.Tensor:

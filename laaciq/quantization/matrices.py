@@ -10,13 +10,13 @@ import torch
 
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
-from laaciq.planning import Plan, TensorPlan
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.compensation import compensating, descend
 from laaciq.quantization.grid import QuantizedMatrix, group, ungroup
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import fit_low_rank
+from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.refit import refit_scales
 from laaciq.quantization.second_order import round_second_order
 from laaciq.quantization.thresholds import fit_grid

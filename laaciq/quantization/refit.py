@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import Grid, QuantizedMatrix, group, ungroup
+from laaciq.quantization.plan import TensorPlan
 
 # Of the mean diagonal of A: keeps scales near the shared ones in directions that the text says nothing about.
 _DAMPENING = 1e-2

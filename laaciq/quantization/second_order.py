@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from laaciq.clipping.quantizer import symmetric_levels
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import Grid
 from laaciq.quantization.kept import KeptWeights
+from laaciq.quantization.plan import TensorPlan
 
 # Of the mean second moment, added to all; multiplied until H has an inverse in floating point. On text held back all from 0.01 to 0.3 did
 # alike where H was of ten thousand tokens (the reference model, Gemma 3 270M); of two thousand, 0.01 cost half as much again as 0.2.
-DAMPENING = 0.1
+DAMPING = 0.1
 # Inputs whose errors are passed on within the block at once, and to all others together.
 BLOCK = 128
 
@@ -56,14 +56,14 @@ def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
     """Upper U with UᵀU = (H + δI)⁻¹, δ as small as it may be. Any symmetric, positive semi-definite H has one."""
     wide = moments.double()
     identity = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
-    dampening = DAMPENING * wide.diagonal().mean().clamp_min(1e-30)
+    damping = DAMPING * wide.diagonal().mean().clamp_min(1e-30)
     while True:
-        lower, failed = torch.linalg.cholesky_ex(wide + dampening * identity)
+        lower, failed = torch.linalg.cholesky_ex(wide + damping * identity)
         if not failed:
             upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(lower), upper=True)
             if not failed:
                 return upper.float()
-        dampening = 10 * dampening
+        damping = 10 * damping
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Self
 import torch
 from torch import nn
 
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import Grid, QuantizedMatrix
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import LowRank
 from laaciq.quantization.packing import pack, packed_bytes, unpack, unpack_at
+from laaciq.quantization.plan import TensorPlan
 
 
 def stored_tensors(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:

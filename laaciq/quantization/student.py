@@ -15,9 +15,9 @@ from torch import nn
 from torch.func import functional_call
 
 from laaciq.models import LanguageModel
-from laaciq.planning import TensorPlan
 from laaciq.quantization.grid import Grid, Layers, QuantizedMatrix, group
-from laaciq.quantization.kept import half
+from laaciq.quantization.kept import to_16bit
+from laaciq.quantization.plan import TensorPlan
 
 
 class Student(nn.Module):
@@ -33,7 +33,7 @@ class Student(nn.Module):
         quantized = {id(model.module.get_parameter(tensor.name)) for tensor, _ in layers}
         others = {name: p.detach() for name, p in model.module.named_parameters() if id(p) not in quantized}
         vectors = {name: p for name, p in others.items() if p.ndim == 1}
-        self.fixed = {name: half(p).float() for name, p in others.items() if name not in vectors}
+        self.fixed = {name: to_16bit(p).float() for name, p in others.items() if name not in vectors}
         self.starts = {name: p.float() for name, p in vectors.items()}
         self.units = {name: float(p.square().mean().sqrt()) for name, p in self.starts.items()}
         self.scale_steps = nn.ParameterList([torch.zeros_like(q.grid.scales, dtype=torch.float32) for _, q in layers])
@@ -45,7 +45,7 @@ class Student(nn.Module):
             weights = _Dequantized.apply(steps, matrix, tensor)
             values[tensor.name] = weights.t() if turned else weights
         for name, moved in self._moved().items():
-            values[name] = moved + (half(moved.detach()).float() - moved.detach())
+            values[name] = moved + (to_16bit(moved.detach()).float() - moved.detach())
         return functional_call(self.original, values, kwargs=arguments)
 
     def get_output_embeddings(self) -> nn.Module | None:
@@ -62,7 +62,7 @@ class Student(nn.Module):
             (tensor, replace(matrix, grid=_moved_grid(matrix.grid, steps)))
             for (tensor, matrix), steps in zip(self.layers, self.scale_steps, strict=True)
         ]
-        return layers, {name: half(moved) for name, moved in self._moved().items()}
+        return layers, {name: to_16bit(moved) for name, moved in self._moved().items()}
 
 
 def _moved_grid(grid: Grid, steps: torch.Tensor) -> Grid:

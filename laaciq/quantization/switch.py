@@ -11,12 +11,12 @@ from torch import nn
 from laaciq.corpus import language
 from laaciq.errors import UnknownLanguage
 from laaciq.models import LanguageModel
-from laaciq.planning import Plan
 from laaciq.quantization.layers import QuantizedLinear
+from laaciq.quantization.plan import Plan
 
 
 @contextmanager
-def speaking(model: LanguageModel, code: str) -> Iterator[None]:
+def for_language(model: LanguageModel, code: str) -> Iterator[None]:
     """Within the block, a model loaded from a checkpoint with tables uses the language's own, if it has one; others are as they are."""
     switch = getattr(model.module, "language", None)
     if not isinstance(switch, LanguageSwitch):

@@ -8,9 +8,9 @@ import torch
 
 from laaciq.clipping.formula import FITTED, PUBLISHED, clip_ratio
 from laaciq.clipping.quantizer import symmetric_levels
-from laaciq.planning import TensorPlan
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.grid import Grid, extremes, grid_between, group, scale_type
+from laaciq.quantization.plan import TensorPlan
 
 # Thresholds tried between a group's root mean square and its largest weight, then between the best one's neighbours.
 SCANNED, REFINED = 14, 4

@@ -20,11 +20,11 @@ from laaciq.corpus.texts import Passages
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
-from laaciq.planning import Plan, TensorPlan
 from laaciq.profiling.activations import readings
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.student import Student
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence

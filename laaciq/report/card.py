@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from huggingface_hub import ModelCardData
 
-from laaciq.allocation.results import Planning
 from laaciq.evaluation.results import Evaluation
 from laaciq.options import BUILTIN
-from laaciq.planning.plan import Plan, PlanSet
+from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
+from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report import wording
 from laaciq.report.markdown import code_block, code_span, escaped, facts_list, language_table, table
 from laaciq.report.storage import storage_rows

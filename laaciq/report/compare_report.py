@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from laaciq.corpus import language
 from laaciq.errors import UnknownLanguage
-from laaciq.peers.results import Comparison, Made, Row
 from laaciq.report.plots import COLOURS, SYMBOLS, styled
+from laaciq.studies.comparison import Comparison, Made, Row
 
 _STYLE = """
 :root { color-scheme: light dark; }

@@ -9,10 +9,10 @@ from string import Template
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
 
-from laaciq.allocation.results import Planning
 from laaciq.evaluation.results import Evaluation, LanguageResult
-from laaciq.planning.plan import PlanSet
+from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
+from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 from laaciq.report.plan_plots import agreement_figure, front_figure
 from laaciq.report.plots import companions_figure, degradation_figure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from laaciq.allocation.results import Planning
 from laaciq.evaluation.results import Evaluation
-from laaciq.planning.plan import PlanSet
+from laaciq.planning.results import Planning
+from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from laaciq.allocation.results import Planning
+from laaciq.planning.results import Planning
 from laaciq.report.plots import BLUE, GREY, VERMILION, styled
 
 _ROWS = 14

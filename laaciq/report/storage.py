@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from laaciq.planning.plan import Plan, TensorPlan
+from laaciq.quantization.plan import Plan, TensorPlan
 
 
 class StorageRow(NamedTuple):

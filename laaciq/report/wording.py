@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from laaciq.allocation.results import Planning
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
-from laaciq.planning.plan import PlanSet
+from laaciq.planning.results import Planning
+from laaciq.quantization.plan import PlanSet
 
 TITLE = "What quantization costs each language"
 MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "bits_per_passage": "bits per passage"}

@@ -4,7 +4,6 @@ That process is a child because what it needs in its environment must be there b
 an instruction kills it. Everything exported here imports neither torch nor transformers.
 """
 
-from laaciq.speed.parent import SAFE_BFLOAT16, bench
-from laaciq.speed.results import Bench, BenchOptions, Kernels, Measured, Ratios
+from laaciq.speed.results import Bench, BenchOptions, Kernels, Ratios, SpeedMeasurement
 
-__all__ = ["SAFE_BFLOAT16", "Bench", "BenchOptions", "Kernels", "Measured", "Ratios", "bench"]
+__all__ = ["Bench", "BenchOptions", "Kernels", "Ratios", "SpeedMeasurement"]

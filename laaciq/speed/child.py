@@ -18,7 +18,7 @@ from laaciq.errors import BadOption, LaaciqError
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.models.loading import pick_device
 from laaciq.quantization.layers import CUDA_KERNEL_PRODUCTS, QuantizedLinear, why_dequantized
-from laaciq.speed.results import ROUNDS, Bench, BenchOptions, Kernels, Measured, Ratios, Request
+from laaciq.speed.results import ROUNDS, Bench, BenchOptions, Kernels, Ratios, Request, SpeedMeasurement
 
 
 def main() -> None:
@@ -118,11 +118,11 @@ class _Subject:
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    def measured(self) -> Measured:
+    def measured(self) -> SpeedMeasurement:
         prefill, decoding, peaks = zip(*self.rounds[1:], strict=True)
         asked = self.options
         generated = asked.batch * (asked.new_tokens - 1)
-        return Measured(
+        return SpeedMeasurement(
             model=self.model.folder.name,
             prefill=asked.batch * asked.prompt_tokens / statistics.median(prefill),
             decoding=None if self.model.kind == "masked" else generated / statistics.median(decoding),

@@ -35,7 +35,7 @@ class Request(_Strict):
     options: BenchOptions
 
 
-class Measured(_Strict):
+class SpeedMeasurement(_Strict):
     """One model. Speeds are tokens a second over the whole batch; a masked model decodes nothing.
 
     `weight_bytes` counts parameters and buffers as they lie in memory, and what kernels hold beside them; `peak_bytes` is the most that was
@@ -58,7 +58,7 @@ class Ratios(_Strict):
     peak_bytes: float | None
 
     @classmethod
-    def of(cls, original: Measured, quantized: Measured) -> Ratios:
+    def of(cls, original: SpeedMeasurement, quantized: SpeedMeasurement) -> Ratios:
         pairs = {name: (getattr(quantized, name), getattr(original, name)) for name in cls.model_fields}
         return cls.model_validate({name: None if None in pair else pair[0] / pair[1] for name, pair in pairs.items()})
 
@@ -83,7 +83,7 @@ class Bench(_Strict):
     dtype: str
     threads: int
     rounds: int
-    original: Measured
-    quantized: Measured
+    original: SpeedMeasurement
+    quantized: SpeedMeasurement
     ratios: Ratios
     kernels: Kernels | None

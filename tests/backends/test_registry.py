@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from laaciq.backends.contract import Backend, Quantized, matrices_besides
+from laaciq.backends.contract import Backend, BackendResult, matrices_besides
 from laaciq.backends.registry import BACKENDS, find_backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.errors import BadOption, MissingExtra
 from laaciq.models import find_model, load
-from laaciq.planning import METHODS
+from laaciq.planning.methods import METHODS
 from tests.tiny import save_tiny
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -23,7 +23,7 @@ def halving(model, tokenizer, texts, *, bits, device):
         if isinstance(module, torch.nn.Linear) and name != "lm_head"
     }
     stored = {name: float(bits * weight.numel()) for name, weight in weights.items()}
-    return Quantized("halving", "", weights, stored, matrices_besides(model, weights))
+    return BackendResult("halving", "", weights, stored, matrices_besides(model, weights))
 
 
 def made_up(library="torch"):

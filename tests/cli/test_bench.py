@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from laaciq.cli import app, main
 from laaciq.cli.bench import bench_table
-from laaciq.compression import quantize
+from laaciq.commands.quantize import quantize
 from laaciq.speed import Bench
 from tests.tiny import save_tiny
 

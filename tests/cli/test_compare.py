@@ -11,7 +11,7 @@ from laaciq.cli import app
 from laaciq.cli.compare import compare_table
 from laaciq.errors import BadOption
 from laaciq.evaluation import Estimate
-from laaciq.peers import Comparison
+from laaciq.studies.comparison import Comparison
 from tests.tiny import save_tiny
 
 QUICK = ["--languages", "eng,swa", "--passages", "2", "--served-bound", "100"]

@@ -3,9 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from laaciq.ablation import Gateway
 from laaciq.cli import app
 from laaciq.errors import BadOption
+from laaciq.studies import Gateway
 from tests.tiny import save_tiny
 
 

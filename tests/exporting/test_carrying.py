@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from laaciq.exporting import gptq, pack_quantized
 from laaciq.exporting.carrying import carry, fit, pack_words
 from laaciq.options import BITS
-from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
 
 OFFERS = [
     {"bits": pack_quantized.BITS, "groups": None},

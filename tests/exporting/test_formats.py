@@ -6,13 +6,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import laaciq
+from laaciq.commands.export import Exported
 from laaciq.errors import BadOption, OutputConflict
-from laaciq.exporting import Exported
 from laaciq.models import find_model, load
 from laaciq.options import QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
-from laaciq.quantization.twins import twin_of
+from laaciq.trials.quantized_copy import copy_of
 from tests.tiny import save_tiny
 
 FORMATS = ("compressed-tensors", "gptq")
@@ -51,7 +51,7 @@ def test_what_a_format_cannot_carry_is_refused_or_folded(model, tmp_path, format
     found = laaciq.export(tmp_path / "q", format=format, out=tmp_path / "out", fold=True, against=model, **SHORT)
     assert [misfit.tensor for misfit in found.folded] == [special.name]
     assert sum(found.layouts.values()) == 13
-    twin = twin_of(loaded)
+    twin = copy_of(loaded)
     apply_checkpoint(twin, tmp_path / "q")
     stored = load_file(tmp_path / "out/model.safetensors")[special.name]
     # Half of float16's last place, relative or, of the smallest numbers, absolute.
@@ -96,7 +96,7 @@ def test_folding_without_loss_needs_no_original(model, tmp_path):
     found = laaciq.export(checkpoint, format="gptq", out=tmp_path / "out", fold=True)
     assert len(found.folded) == 2
     assert found.before is None
-    twin = twin_of(load(find_model(model)))
+    twin = copy_of(load(find_model(model)))
     apply_checkpoint(twin, checkpoint)
     stored = load_file(tmp_path / "out/model.safetensors")
     assert torch.equal(stored["lm_head.weight"].float(), twin.module.lm_head.weight)

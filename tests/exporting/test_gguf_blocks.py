@@ -17,8 +17,8 @@ from laaciq.exporting.gguf_blocks import (
     to_halves,
 )
 from laaciq.options import BITS
-from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
 
 SHAPE = (3, 2)
 HALVES = hnp.arrays(np.float16, SHAPE, elements=st.floats(-1000, 1000, width=16))

@@ -11,7 +11,7 @@ from laaciq.errors import BadOption
 from laaciq.exporting.importance import TYPES, importance, tensor_types, write_importance, write_tensor_types
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from tests.tiny import save_tiny
 

@@ -5,7 +5,7 @@ from torch import nn
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import dissect, find_model, load
 from laaciq.options import QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.rules import make_plans
 from tests.tiny import ARCHITECTURES, KIND, save_tiny
 
 # Linear layers of a block, counted by hand from the architectures' papers; mT5 differs between encoder and decoder.

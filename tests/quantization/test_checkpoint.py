@@ -9,15 +9,15 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import laaciq
+from laaciq.commands.bench import SAFE_BFLOAT16
 from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
 from laaciq.options import BITS, MeasureOptions, QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, quantize_matrix, write_checkpoint
 from laaciq.quantization.layers import QuantizedLinear
-from laaciq.quantization.twins import twin_of
-from laaciq.speed import SAFE_BFLOAT16
+from laaciq.trials.quantized_copy import copy_of
 from tests.tiny import ARCHITECTURES, save_tiny
 
 WEIGHTS = "model.safetensors"
@@ -32,7 +32,7 @@ def quantize(model, folder, calibration=None, **options):
 
 
 def twin(model, folder, table=None):
-    copy = twin_of(model)
+    copy = copy_of(model)
     apply_checkpoint(copy, folder, table=table)
     return copy
 

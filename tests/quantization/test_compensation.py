@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.planning import TensorPlan
 from laaciq.profiling.activations import readings
 from laaciq.quantization import Calibration, compensation
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.compensation import SHARE, SWEEPS, compensating, damped, descend
 from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa"]

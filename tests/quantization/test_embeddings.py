@@ -13,15 +13,15 @@ import laaciq
 from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
 from laaciq.options import QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.matrices import quantize_layers
-from laaciq.quantization.twins import simulate, twin_of
 from laaciq.speed import BenchOptions
 from laaciq.speed.child import measure_both
 from laaciq.speed.results import Request
+from laaciq.trials.quantized_copy import copy_of, simulate
 from tests.tiny import ARCHITECTURES, save_tiny
 
 WEIGHTS = "model.safetensors"
@@ -35,7 +35,7 @@ def quantize(model, folder, **options):
 
 
 def twin(model, folder):
-    copy = twin_of(model)
+    copy = copy_of(model)
     apply_checkpoint(copy, folder)
     return copy
 
@@ -113,7 +113,7 @@ def test_simulated_embeddings_are_what_checkpoints_mean(architecture, tmp_path):
     """And are, of all matrices, what the plan says: nothing but a rounding of the original's."""
     model = load(find_model(save_tiny(architecture, tmp_path / "model")))
     plan = quantize(model, tmp_path / "checkpoint", bits=8)
-    written, simulated = twin(model, tmp_path / "checkpoint"), twin_of(model)
+    written, simulated = twin(model, tmp_path / "checkpoint"), copy_of(model)
     simulate(model, simulated, quantize_layers(model, plan))
     assert [t.name for t in plan.token_matrices] == [t.name for t in model.anatomy.token_matrices]
     for tensor in plan.token_matrices:

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.options import BITS
-from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.packing import pack, unpack
+from laaciq.quantization.plan import TensorPlan
 
 GROUP = st.sampled_from([1, 3, 8, 64, "channel", "tensor"])
 

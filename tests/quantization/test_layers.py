@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from laaciq.planning import TensorPlan
 from laaciq.quantization.layers import QuantizedLinear, why_dequantized
+from laaciq.quantization.plan import TensorPlan
 
 CPU = torch.device("cpu")
 

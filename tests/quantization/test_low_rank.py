@@ -4,10 +4,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laaciq.planning import TensorPlan
 from laaciq.quantization import low_rank, quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.low_rank import fit_low_rank
+from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.refit import refit_scales
 
 WEIGHING = st.sampled_from(["identity", "diagonal", "full", "singular"])
@@ -38,7 +38,7 @@ def test_outputs_never_lose_more_with_a_correction(seed, weighing, rank):
     assert found.left.shape == (12, rank)
     assert found.right.shape == (rank, 20)
     assert {found.left.dtype, found.right.dtype} <= {torch.float16, torch.bfloat16}
-    # What dampening and float32 leave open.
+    # What damping and float32 leave open.
     assert error(residual - found.product(), moments) <= error(residual, moments) * (1 + 1e-4)
 
 

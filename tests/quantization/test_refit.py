@@ -2,8 +2,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.refit import refit_scales
 
 

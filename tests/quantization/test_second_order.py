@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning import TensorPlan, make_plans
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.activations import readings
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.matrices import quantize_layers, quantize_matrix
-from laaciq.quantization.second_order import DAMPENING, inverse_factor
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.second_order import DAMPING, inverse_factor
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa"]
@@ -43,7 +44,7 @@ def known(moments):
 def naive(matrix, grid, plan, moments):
     """The same without a Cholesky factor: invert what remains of H after every input."""
     inputs = matrix.shape[1]
-    damped = moments.double() + DAMPENING * moments.diagonal().double().mean() * torch.eye(inputs, dtype=torch.float64)
+    damped = moments.double() + DAMPING * moments.diagonal().double().mean() * torch.eye(inputs, dtype=torch.float64)
     weights, rounded = matrix.double().clone(), torch.zeros_like(matrix, dtype=torch.float64)
     remaining = moments.diagonal().argsort(descending=True).tolist()
     scales = grid.scales.double().repeat_interleave(plan.group_inputs, 1)
@@ -93,7 +94,7 @@ def test_kept_weights_are_exact(seed, keep):
 
 @pytest.mark.parametrize("rank", [0, 1, 5])
 def test_too_little_text_is_no_failure(rank):
-    """Moments of few tokens have no inverse; those of none are zero; inputs that never fire have a zero row."""
+    """SecondMoments of few tokens have no inverse; those of none are zero; inputs that never fire have a zero row."""
     matrix, plan, _ = case(0)
     rows = torch.randn(rank, 24, generator=torch.Generator().manual_seed(1))
     rows[:, 3] = 0

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laaciq.options import BITS
-from laaciq.planning import TensorPlan
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.packing import pack, unpack_at
+from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored import part_shapes, read_rows, read_stored, stored_tensors
 
 

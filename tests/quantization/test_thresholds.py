@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laaciq.options import BITS
-from laaciq.planning import METHODS, TensorPlan
+from laaciq.planning.methods import METHODS
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
+from laaciq.quantization.plan import TensorPlan
 
 GROUP = st.sampled_from([8, 64, "channel", "tensor"])
 LANGUAGES = 3

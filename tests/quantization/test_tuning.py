@@ -7,20 +7,20 @@ import pytest
 import torch
 
 import laaciq
-from laaciq.allocation.validation import Validation
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning import make_plans
+from laaciq.planning.rules import make_plans
+from laaciq.planning.validation import Validation
 from laaciq.profiling.activations import readings
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
 from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.student import Student
 from laaciq.quantization.tuning import SCALE_RATE, VECTOR_RATE, _descend, _rates, quantize_model, tune, weights_by_token
-from laaciq.quantization.twins import simulate, twin_of
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredSequence
+from laaciq.trials.quantized_copy import copy_of, simulate
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "hin"]
@@ -123,7 +123,7 @@ def test_what_is_tuned_is_what_is_written(options, tmp_path):
     """Bit for bit, and tuned twice: nothing is left to chance."""
     model, plan, calibration = tiny("gpt2", tmp_path / "model", **{"tune": 2, **options})
     write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=calibration)
-    written, simulated = twin_of(model), twin_of(model)
+    written, simulated = copy_of(model), copy_of(model)
     assert apply_checkpoint(written, tmp_path / "checkpoint") == plan
     found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=2)
     assert min(found.divergences) < found.divergences[0]
@@ -179,7 +179,7 @@ def test_a_new_process_loads_what_was_simulated(tmp_path):
     write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=calibration)
     command = [sys.executable, "-c", NEW_PROCESS, str(tmp_path / "checkpoint"), str(tmp_path / "logits")]
     subprocess.run(command, check=True, capture_output=True)
-    simulated = twin_of(model)
+    simulated = copy_of(model)
     layers, others = quantize_model(model, plan, calibration)
     simulate(model, simulated, layers, others=others)
     with torch.inference_mode():

@@ -11,7 +11,7 @@ import pytest
 
 from laaciq.evaluation import Estimate, Evaluation, Measurement, evaluate_measurements
 from laaciq.evaluation.verdict import percent
-from laaciq.planning.plan import Plan, PlanSet, Size
+from laaciq.quantization.plan import Plan, PlanSet, Size
 from laaciq.report import html_report, markdown_report
 from laaciq.report.plots import companions_figure, degradation_figure
 from laaciq.report.wording import number, percent_estimate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laaciq.planning.plan import Plan, Size, TensorPlan
+from laaciq.quantization.plan import Plan, Size, TensorPlan
 from laaciq.report.storage import spans, storage_rows
 
 BLOCKS = [f"model.layers.{i}" for i in range(12)]

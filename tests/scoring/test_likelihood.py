@@ -9,11 +9,11 @@ import torch
 
 from laaciq.corpus import language, read_split
 from laaciq.errors import BadOption, BrokenTexts
-from laaciq.evaluation.measurement import measure
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import read_through, score, target_logits
 from laaciq.scoring.sequences import _spans, prepare, prepare_all, start_tokens
+from laaciq.trials.measurement import measure
 from tests.tiny import ARCHITECTURES, save_tiny
 
 ENGLISH = language("eng")

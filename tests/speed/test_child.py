@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from laaciq.compression import quantize
+from laaciq.commands.quantize import quantize
 from laaciq.errors import BadOption
-from laaciq.planning import TensorPlan
 from laaciq.quantization.layers import QuantizedLinear
+from laaciq.quantization.plan import TensorPlan
 from laaciq.speed import BenchOptions
 from laaciq.speed.child import kernels_of, measure_both, weight_bytes
 from laaciq.speed.results import Request

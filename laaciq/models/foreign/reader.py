@@ -28,7 +28,7 @@ _LIBRARIES = {
 }
 
 
-class Format(Protocol):
+class ForeignFormat(Protocol):
     """How one library stores a quantized layer: in tensors of the layer's name with one of `own_parts`, or of `shared_parts`, behind it.
 
     `shared_parts` are parts of other layers too, and belong to a quantized one if it has any of `own_parts`. `notes` is what the user must
@@ -42,7 +42,7 @@ class Format(Protocol):
     def weights(self, parts: Parts) -> torch.Tensor: ...
 
 
-def find_format(settings: Mapping[str, Any] | None) -> Format | None:
+def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
     """By the `quantization_config` of config.json; None for no quantization, our own, or one that is left to transformers."""
     if settings is None:
         return None
@@ -68,7 +68,9 @@ def missing_library(settings: Mapping[str, Any] | None) -> str:
     return f"; it is quantized by {method}, which transformers reads with {_LIBRARIES.get(method, method)} installed"
 
 
-def read_weights(folder: ModelFolder, form: Format, skeleton: nn.Module, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def read_weights(
+    folder: ModelFolder, form: ForeignFormat, skeleton: nn.Module, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
     """All tensors under the names that a model that was never quantized would have. `skeleton` is that model, without memory for weights.
 
     Scales lie far from their codes in a file: what belongs to a layer is fetched together, so that one layer at a time is in memory twice.
@@ -87,7 +89,7 @@ def read_weights(folder: ModelFolder, form: Format, skeleton: nn.Module, dtype: 
     return found
 
 
-def _layers(names: Iterable[str], form: Format) -> dict[str, list[str]]:
+def _layers(names: Iterable[str], form: ForeignFormat) -> dict[str, list[str]]:
     """Names of tensors by quantized layer; a tensor that belongs to none stands under its own name."""
     names = list(names)
     quantized = {layer for name in names if (layer := _layer_of(name, form.own_parts))}

@@ -1,0 +1,98 @@
+"""`bench`: start the child that measures, follow its progress, and hand on its result or say what it died of."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from laaciq import errors
+from laaciq.engine.progress import Progress
+from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
+from laaciq.options import REFERENCE
+from laaciq.speed.results import ROUNDS, Bench, BenchOptions, Request
+
+# With more than this, oneDNN runs instructions in bfloat16 that some machines announce and do not have.
+SAFE_BFLOAT16 = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+# Loading, a warm-up and the rounds, for both models.
+_STEPS = 2 * (1 + 1 + ROUNDS)
+
+
+def bench(
+    checkpoint: str | Path,
+    *,
+    against: str | Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: object,
+) -> Bench:
+    """Speed and memory of `checkpoint` and of its original; options as in `BenchOptions`.
+
+    Without `against` the original is what the run that wrote the checkpoint was given.
+    """
+    asked = BenchOptions.of(**options)
+    original = str(against or recorded_original(Path(checkpoint)))
+    request = Request(checkpoint=str(checkpoint), against=original, device=device, options=asked)
+    environment = SAFE_BFLOAT16 | os.environ if asked.dtype == "bfloat16" else None
+    command = [sys.executable, "-m", "laaciq.speed.child", request.model_dump_json()]
+    # What libraries print to standard error is told only if the child fails.
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True) as child,
+    ):
+        try:
+            answer = _answer(child.stdout or (), progress or Progress())
+            status = 0 if answer else child.wait()
+        finally:
+            child.kill()
+        if "result" in answer:
+            return Bench.model_validate(answer["result"])
+        if "error" in answer:
+            raise getattr(errors, answer["error"])(answer["message"])
+        complaints.seek(0)
+        raise death(status, complaints.read(), asked.dtype)
+
+
+def recorded_original(checkpoint: Path) -> str:
+    """A run notes its command above its checkpoints; the model is its first word, left out where it is the reference."""
+    for folder in checkpoint.absolute().parents[:2]:
+        try:
+            command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
+        except (OSError, ValueError, KeyError):
+            continue
+        match shlex.split(command):
+            case ["laaciq", "run", model, *_] if not model.startswith("--"):
+                return model
+            case ["laaciq", "run", *_]:
+                return REFERENCE
+    raise BadOption(f"{checkpoint} does not say what it was made from: give the original with --against")
+
+
+def _answer(lines: Iterable[str], progress: Progress) -> dict[str, Any]:
+    """An empty line is a step, any other the answer; nothing if the child died before."""
+    with progress.stage("loading and measuring", _STEPS) as advance:
+        for line in lines:
+            if line.strip():
+                return json.loads(line)
+            advance(1)
+    return {}
+
+
+def death(status: int, complaints: str, dtype: str) -> LaaciqError:
+    """What a child that ended without an answer died of."""
+    if status == -signal.SIGILL:
+        return BadOption(f"this processor lacks an instruction that {dtype} needs here: give --dtype float32")
+    if status == -signal.SIGKILL:
+        return TooLittleMemory(
+            "the measurement was killed, most likely for lack of memory: take a smaller batch or model"
+        )
+    last_words = complaints.strip().rpartition("\n")[2] or f"exit status {status}"
+    end = f"died of {signal.Signals(-status).name}" if status < 0 else f"failed ({last_words})"
+    return LaaciqError(f"the measurement {end}: try --dtype float32 or --device cpu")

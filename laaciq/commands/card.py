@@ -1,0 +1,181 @@
+"""`card`: from a finished run to the README.md that is uploaded with its checkpoint."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from huggingface_hub import metadata_load, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from laaciq.commands.check import read_evaluation
+from laaciq.commands.run import BASELINE, Decided
+from laaciq.engine.files import write_text
+from laaciq.engine.store import CARD, MARKER
+from laaciq.errors import BadOption, BrokenModel
+from laaciq.options import REFERENCE
+from laaciq.planning.description import describe
+from laaciq.profiling.results import Profile
+from laaciq.quantization.checkpoint import read_plan
+from laaciq.report.card import CardContents, model_card
+from laaciq.report.card_head import card_head
+
+Result = TypeVar("Result", bound=BaseModel)
+_CHECKPOINT = "checkpoint"
+
+
+class Card(BaseModel):
+    """A card that was written. `lacking` says what its head lacks, and what to do about it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    text: str
+    lacking: list[str]
+
+
+class _Marker(BaseModel):
+    """`run.json`."""
+
+    laaciq: str
+    command: str
+
+
+def card(
+    run: str | Path,
+    *,
+    base_model: str | None = None,
+    name: str | None = None,
+    license: str | None = None,
+    out: str | Path | None = None,
+) -> Card:
+    """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`.
+
+    `base_model` is the original's name on the hub, known already where the run took it from there; `license` is the original's own where its
+    card says so. `name` is what the quantized model will be called.
+    """
+    found = _read_run(Path(run))
+    original = found.evaluation.original
+    base_model = _hub_name(base_model, "base-model") or (original if _from_hub(original, "config.json") else None)
+    licensed = {"license": license} if license else _license_of(original)
+    contents = _public(found, base_model=base_model, name=_hub_name(name, "name"))
+    head = card_head(
+        contents.evaluation,
+        kind=contents.profile.architecture.kind,
+        name=contents.name,
+        base_model=base_model,
+        license=licensed,
+    )
+    text = model_card(contents, head)
+    path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
+    if path.is_dir():
+        raise BadOption(f"{path} is a folder: give a file for the card, such as {path / CARD}")
+    write_text(path, text)
+    lacking = []
+    if base_model is None:
+        lacking.append(f"The head has no base_model, as {original} is not known to be on the hub: give --base-model.")
+    if not licensed:
+        lacking.append("The head has no license, as the original's is not known: give --license.")
+    return Card(path=str(path), text=text, lacking=lacking)
+
+
+def _read_run(run: Path) -> CardContents:
+    """Everything that the card needs, of a run whose last command went to its end."""
+    if not (run / MARKER).is_file():
+        raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
+    marker = _read(run / MARKER, _Marker)
+    unfinished = f"{run} is not finished: do '{marker.command} --out {run}' again"
+    needed = ("evaluation.json", "plans.json", "profile.json", "report.md", _CHECKPOINT)
+    if missing := [name for name in needed if not (run / name).exists()]:
+        raise BadOption(f"{unfinished}; it lacks {missing[0]}")
+    # The report is the last that a run writes: one of another command is of an earlier run.
+    if marker.command not in (run / "report.md").read_text(encoding="utf-8"):
+        raise BadOption(f"{unfinished}; what it found is of an earlier run")
+    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decided)
+    folders = decided.plans.folders(run / _CHECKPOINT)
+    try:
+        stored = {name: read_plan(folder) for name, folder in folders.items()}
+    except BrokenModel as error:
+        raise BadOption(f"{unfinished}; {error}") from None
+    if stored != decided.plans.plans or evaluation.quantized != describe(decided.plans):
+        raise BadOption(f"{unfinished}; its checkpoint is not the one that was measured")
+    measured_beside = (run / f"{BASELINE}evaluation.json").exists() and decided.planning is not None
+    return CardContents(
+        name="",
+        evaluation=evaluation,
+        plans=decided.plans,
+        planning=decided.planning,
+        baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
+        profile=Profile.read(run / "profile.json"),
+        command=marker.command,
+        version=marker.laaciq,
+    )
+
+
+def _read(path: Path, kind: type[Result]) -> Result:
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, UnicodeDecodeError):
+        raise BadOption(f"{path} is not of this version: run 'laaciq run' again") from None
+
+
+def _public(found: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
+    """As others should see it: the original under its name on the hub, and no folders of this machine."""
+    evaluation = found.evaluation
+    original = base_model or _without_folders(evaluation.original)
+    shown = {evaluation.original: original}
+    words = [shown.get(word, _without_folders(word)) for word in shlex.split(found.command)]
+    bits = f"{found.plans.first.size.block_bits_per_weight:.3g}"
+    stem = re.sub(r"[^\w.-]+", "-", Path(original).name).strip(".-")
+    return CardContents(
+        name=name or f"{stem}-laaciq-{bits}bit",
+        evaluation=evaluation.model_copy(update={"original": original, "texts": _without_folders(evaluation.texts)}),
+        plans=found.plans,
+        planning=found.planning,
+        baseline=found.baseline,
+        profile=found.profile,
+        command=shlex.join(words),
+        version=found.version,
+    )
+
+
+def _without_folders(name: str) -> str:
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def _hub_name(name: str | None, option: str) -> str | None:
+    if name is None:
+        return None
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise BadOption(f"--{option} {name!r} is no name on the hub: give one such as org/model") from None
+    return name
+
+
+def _from_hub(original: str, file: str) -> Path | None:
+    """A file of a model that this machine has from the hub. Nothing is downloaded: a card must not depend on the network."""
+    if original == REFERENCE or Path(original).exists():
+        return None
+    try:
+        found = try_to_load_from_cache(original, file)
+    except HFValidationError:
+        return None
+    return Path(found) if isinstance(found, str) else None
+
+
+def _license_of(original: str) -> dict[str, str]:
+    """What the original's own card says of its licence; nothing where it has no card or says nothing."""
+    path = Path(original) / CARD if Path(original).is_dir() else _from_hub(original, CARD)
+    if original == REFERENCE or path is None or not path.is_file():
+        return {}
+    try:
+        said = metadata_load(path) or {}
+    except (ValueError, OSError, yaml.YAMLError):
+        return {}  # a foreign card that cannot be read says nothing
+    return {key: said[key] for key in ("license", "license_name", "license_link") if isinstance(said.get(key), str)}

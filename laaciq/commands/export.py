@@ -1,0 +1,88 @@
+"""`export`: a checkpoint in the format of another library, its codes carried over exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from laaciq.corpus import read_split
+from laaciq.engine.files import atomic_folder, require_free, write_text
+from laaciq.engine.progress import Progress
+from laaciq.errors import BadOption
+from laaciq.exporting.folding import changes_numbers, evaluate_folding
+from laaciq.exporting.formats import FORMATS
+from laaciq.exporting.results import Exported, Misfit
+from laaciq.exporting.source import read_source, weight_bytes
+from laaciq.options import BUILTIN, ExportOptions
+
+__all__ = ["FORMATS", "RESULT", "Exported", "export"]
+
+# Says that a folder is an export, which another may take the place of.
+RESULT = "export.json"
+
+
+def export(
+    checkpoint: str | Path,
+    *,
+    format: str,
+    out: str | Path,
+    against: str | Path | None = None,
+    texts: str | Path = BUILTIN,
+    languages: Iterable[str] | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: object,
+) -> Exported:
+    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; see `ExportOptions`.
+
+    What the format cannot carry is an error or, with `fold`, stored in 16 bits with shared scales. Where that changes numbers, both are
+    measured on `texts` against the original, which `against` must then name.
+    """
+    progress = progress or Progress()
+    asked = ExportOptions.of(**options)
+    if format not in FORMATS:
+        raise BadOption(f"unknown format {format!r}: there are {', '.join(FORMATS)}")
+    source, folder = read_source(checkpoint), Path(out)
+    require_free(folder, lambda there: (there / RESULT).exists())
+    misfits = FORMATS[format].misfits(source)
+    if misfits and not asked.fold:
+        raise BadOption(_refusal(format, misfits))
+    if sum(misfit.folded_to == "16 bits" for misfit in misfits) == sum(plan.quantized for plan in source.plan.tensors):
+        first = f"{misfits[0].tensor}: {misfits[0].reason}" if misfits else "nothing in it is quantized"
+        raise BadOption(f"{format} can carry nothing of {checkpoint} ({first}): export to another format")
+    changed = changes_numbers(source, misfits)
+    if changed and against is None:
+        raise BadOption(
+            f"folding {misfits[0].tensor} changes what the model computes, which is measured: name the original with --against"
+        )
+    with atomic_folder(folder) as partial:
+        written = FORMATS[format].write(source, misfits, partial)
+        before = after = None
+        if changed and against is not None:
+            test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
+            before, after = evaluate_folding(
+                source, misfits, test.spread(asked.passages), asked, against=against, device=device, progress=progress
+            )
+        result = Exported(
+            checkpoint=str(checkpoint),
+            format=format,
+            folder=str(folder),
+            bytes_before=source.weight_bytes,
+            bytes_after=weight_bytes(partial),
+            layouts=written.layouts,
+            widened=written.widened,
+            folded=misfits,
+            vllm=written.vllm,
+            notes=written.notes,
+            before=before,
+            after=after,
+        )
+        write_text(partial / RESULT, result.model_dump_json(indent=1))
+    return result
+
+
+def _refusal(format: str, misfits: list[Misfit]) -> str:
+    first, others = misfits[0], len(misfits) - 1
+    how = "with its shared scales" if first.folded_to == "shared scales" else "in 16 bits"
+    more = f", and {others} more tensors do not fit" if others else ""
+    return f"{format} cannot carry {first.tensor}: {first.reason}{more}; --fold stores it {how}"

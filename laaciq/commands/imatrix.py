@@ -1,0 +1,67 @@
+"""`imatrix`: what llama.cpp's own quantizer can be told, so that it too minds all languages: importance of inputs, and types by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.commands.plan import read_plan_file
+from laaciq.corpus import read_split
+from laaciq.engine.files import atomic_folder, require_free, write_text
+from laaciq.engine.progress import Progress
+from laaciq.exporting.importance import write_importance, write_tensor_types
+from laaciq.models import find_model, load
+from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
+from laaciq.planning.rules import equal_weights, served_languages
+from laaciq.profiling.profile import profile_model
+
+IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
+
+
+class Imatrix(BaseModel):
+    """What was written to `folder`, the weights of the languages in it, and the command that uses it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: str
+    weights: dict[str, float]
+    files: list[str]
+    command: str
+
+
+def imatrix(
+    model: str | Path = REFERENCE,
+    *,
+    out: str | Path,
+    plan: str | Path | None = None,
+    texts: str | Path = BUILTIN,
+    languages: Iterable[str] | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: object,
+) -> Imatrix:
+    """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
+    `laaciq.plan`; and of a plan the types of its tensors. Options as in `MeasureOptions`."""
+    asked, folder = MeasureOptions.of(**options), Path(out)
+    require_free(folder, lambda there: (there / RESULT).exists())
+    split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
+    loaded = load(find_model(model), device=device)
+    planned = None if plan is None else read_plan_file(Path(plan), loaded.anatomy)
+    profile = profile_model(
+        loaded, split.calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress or Progress()
+    )
+    weights = planned.weights if planned else {}
+    weights = weights or equal_weights(served_languages(profile, asked.served_bound, None))
+    files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
+    with atomic_folder(folder) as partial:
+        write_importance(profile, partial / IMATRIX, weights=weights)
+        if planned:
+            write_tensor_types(loaded, planned, partial / TYPES)
+            files.append(TYPES)
+            words += ["--tensor-type-file", str(folder / TYPES)]
+        command = " ".join([*words, "MODEL-F16.gguf", "OUT.gguf", "Q4_K_M"])
+        result = Imatrix(folder=str(folder), weights=weights, files=files, command=command)
+        write_text(partial / RESULT, result.model_dump_json(indent=1))
+    return result

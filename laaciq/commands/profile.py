@@ -1,0 +1,89 @@
+"""`profile`: what is in the weights, and how each language uses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from laaciq import reference
+from laaciq.corpus import language, read_split
+from laaciq.engine.progress import Progress
+from laaciq.engine.store import RunFolder
+from laaciq.errors import BadOption
+from laaciq.models import ModelFolder, find_model, load
+from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
+from laaciq.planning.screening import ScreeningThresholds, screen_profile
+from laaciq.profiling.profile import profile_model, with_predictive_redundancy
+from laaciq.profiling.results import Profile
+from laaciq.report.profile_report import write_profile_report
+
+
+def profile(
+    model: str | Path = REFERENCE,
+    *,
+    texts: str | Path = BUILTIN,
+    languages: Iterable[str] | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    exposure: Mapping[str, int] | str | Path | None = None,
+    predictive: bool = False,
+    thresholds: ScreeningThresholds = ScreeningThresholds(),
+    progress: Progress | None = None,
+    **options: object,
+) -> Profile:
+    """Measure weights, activations, tokenization and alignment, on calibration text.
+
+    With `out` the profile is written there, with its report. `predictive` adds predictive redundancy, which costs two more passes. `exposure`
+    (tokens seen in training, by language, or a JSON file of that form) is known for the reference model.
+    """
+    progress = progress or Progress()
+    asked = MeasureOptions.of(**options)
+    folder = find_model(model)
+    split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
+    seen = read_exposure(exposure) if exposure is not None else _known_exposure(folder)
+    target = None if out is None else Path(out)
+    store = None
+    if target is not None:
+        # Languages that are done survive an interruption beside the file.
+        store = RunFolder(target.with_name(f"{target.name}.parts"), description={"profile": folder.name})
+    loaded = load(folder, device=device)
+    found = profile_model(
+        loaded,
+        split.calibration,
+        asked,
+        outlier_kurtosis=thresholds.outlier_kurtosis,
+        exposure=seen,
+        store=store,
+        progress=progress,
+    )
+    if predictive:
+        found = with_predictive_redundancy(found, loaded, split, asked, progress=progress)
+    if target is not None:
+        found.write(target)
+        write_profile_report(found, screen_profile(found, bits=4, thresholds=thresholds), target)
+    return found
+
+
+def read_or_make(source: str | Path, **options: Any) -> Profile:
+    path = Path(source)
+    return Profile.read(path) if path.suffix == ".json" and path.is_file() else profile(source, **options)
+
+
+def read_exposure(source: Mapping[str, int] | str | Path) -> dict[str, int]:
+    """Tokens by language, from a mapping or a JSON file; any name of a language will do."""
+    if isinstance(source, str | Path):
+        try:
+            source = json.loads(Path(source).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadOption(
+                f"exposure file {source} cannot be read ({error}): write JSON such as {{'eng': 1000}}"
+            ) from None
+    if not isinstance(source, Mapping) or not all(isinstance(v, int) and v >= 0 for v in source.values()):
+        raise BadOption("exposure must give a number of tokens for each language, such as {'eng': 1000, 'swa': 20}")
+    return {language(name).code: count for name, count in source.items()}
+
+
+def _known_exposure(folder: ModelFolder) -> dict[str, int] | None:
+    return reference.exposure() if folder.path == reference.path() else None

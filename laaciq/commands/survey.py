@@ -1,0 +1,46 @@
+"""`survey`: models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.commands.profile import read_or_make
+from laaciq.planning.screening import screen_profile
+from laaciq.profiling.results import Architecture
+
+
+class SurveyRow(BaseModel):
+    """One model of a survey."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    architecture: Architecture
+    max_kurtosis: float
+    outlier_blocks: list[int]
+    outlier_fraction_low: float
+    outlier_fraction_high: float
+    risk: str
+
+
+def survey(models: Iterable[str | Path], *, bits: int = 4, **options: object) -> list[SurveyRow]:
+    """Models, or profiles made before, side by side."""
+    rows = []
+    for model in models:
+        found = read_or_make(model, **options)
+        fractions = [result.outlier_fraction for result in found.languages]
+        rows.append(
+            SurveyRow(
+                model=found.model,
+                architecture=found.architecture,
+                max_kurtosis=found.max_kurtosis,
+                outlier_blocks=found.outlier_blocks,
+                outlier_fraction_low=min(fractions),
+                outlier_fraction_high=max(fractions),
+                risk=screen_profile(found, bits=bits).risk,
+            )
+        )
+    return rows

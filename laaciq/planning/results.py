@@ -1,0 +1,85 @@
+"""The `Planning`: the plan that was chosen, and what it was chosen by. Written to disk and read back without loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.options import Effort, Objective
+from laaciq.quantization.plan import Plan
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PredictedLosses(_Result):
+    """ΔNLL a token for every unit, way to store it, and language."""
+
+    losses: list[list[list[float]]]
+
+
+class PlanLosses(_Result):
+    """A plan on validation text, along the planning's languages, in nats a token: KL(original ‖ quantized), and what the loss rose by."""
+
+    divergence: list[float]
+    rise: list[float]
+
+
+class Probe(_Result):
+    """A plan that predictions were put to scale by, random ones and the first: what was predicted for each language, and what was measured."""
+
+    predicted: list[float]
+    measured: PlanLosses
+
+
+class Round(_Result):
+    """One plan that was quantized and measured on validation text; `weights` and `losses` go along the planning's languages."""
+
+    weights: list[float]
+    predicted: list[float]
+    losses: list[float]
+    bits_per_weight: float
+    value: float
+
+
+class FrontPoint(_Result):
+    """The best predicted plan of one size."""
+
+    bits_per_weight: float
+    worst: float
+    disparity: float
+
+
+class Agreement(_Result):
+    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of |measured /
+    predicted − 1| after the languages' scales were fitted."""
+
+    r: float
+    error: float
+
+
+class Planning(_Result):
+    """`gap` is between the predicted objective and the bound that HiGHS proved; `chosen` is the round whose plan this is.
+
+    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats a token, times `exchange`: what the loss rises by
+    for a nat of it there. Divergence varies far less from passage to passage than the rise itself, so that rounds can be told apart on
+    few passages; how the two relate in a language hardly depends on the plan. `scale` is what measured plans showed predictions to be worth,
+    by language. `held_out` languages were shown to nothing here.
+    """
+
+    version: Literal[1] = 1
+    plan: Plan
+    objective: Objective
+    effort: Effort
+    languages: list[str]
+    held_out: list[str]
+    exchange: list[float]
+    scale: list[float]
+    gap: float
+    rounds: list[Round]
+    chosen: int
+    probes: list[Probe]
+    agreement: Agreement
+    front: list[FrontPoint]

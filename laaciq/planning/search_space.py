@@ -1,0 +1,121 @@
+"""The ways in which each tensor may be stored, and what each would cost each language: predicted, so that a million plans can be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from laaciq.options import Effort
+from laaciq.planning.curvature import Curvature
+from laaciq.quantization import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.second_order import DAMPING, inverse_factor
+
+
+class StorageFormat(NamedTuple):
+    """One way to store a tensor, at a size that follows."""
+
+    bits: int
+    group_size: int = 128
+    keep: float = 0.0
+    rank: int = 0
+
+    def applied(self, plan: TensorPlan) -> TensorPlan:
+        return plan.model_copy(update=self._asdict())
+
+
+_FEW = [StorageFormat(b, g) for b, g in ((2, 64), (3, 128), (3, 64), (4, 128), (4, 64), (4, 32), (6, 128), (8, 128))]
+_MORE = [StorageFormat(b, g) for b, g in ((2, 128), (2, 32), (3, 32), (4, 16), (6, 64))]
+_KEEPING = [StorageFormat(b, 128, keep) for b in (3, 4) for keep in (0.5, 1.0)]
+_CORRECTED = [StorageFormat(b, 128, rank=rank) for b in (3, 4) for rank in (4, 16)]
+FORMATS: dict[Effort, list[StorageFormat]] = {
+    "fast": [*_FEW, StorageFormat(16)],
+    "full": [*_FEW, *_MORE, *_KEEPING, *_CORRECTED, StorageFormat(16)],
+}
+# Outputs of a tensor, evenly spread, whose errors stand for all.
+TRIED_OUTPUTS = 64
+
+
+@dataclass(frozen=True)
+class TensorGroup:
+    """Tensors that are stored alike; `choices` holds, for every way, a plan for each of them."""
+
+    choices: list[tuple[TensorPlan, ...]]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.array([sum(plan.stored_bits for plan in plans) for plans in self.choices])
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """`losses[u]` is ΔNLL a token, (choices, languages), when unit u alone is stored in each way; `scale` is what measured plans showed them
+    to be worth, by language."""
+
+    languages: list[str]
+    units: list[TensorGroup]
+    losses: list[np.ndarray]
+    scale: np.ndarray
+
+    @property
+    def sizes(self) -> list[np.ndarray]:
+        return [unit.sizes for unit in self.units]
+
+    def predict(self, chosen: np.ndarray) -> np.ndarray:
+        """Of plans (plans, units) → ΔNLL by language (plans, languages). Losses of tensors add."""
+        return self.scale * sum(own[chosen[..., u]] for u, own in enumerate(self.losses))
+
+    def tensors(self, chosen: list[int]) -> list[TensorPlan]:
+        return [plan for unit, choice in zip(self.units, chosen, strict=True) for plan in unit.choices[choice]]
+
+    def rescaled(self, factor: np.ndarray) -> SearchSpace:
+        return replace(self, scale=self.scale * factor)
+
+
+def make_search_space(
+    units: list[TensorGroup],
+    matrices: dict[str, torch.Tensor],
+    curvature: Curvature,
+    gains: dict[str, float],
+    *,
+    advance: Callable[[int], None] = lambda units: None,
+) -> SearchSpace:
+    """Quantize every tensor in every way, by the plan's own grid and to the nearest code. `gains` are those of second-order rounding."""
+    losses = []
+    for unit in units:
+        rows = [
+            sum(_losses(plan, matrices[plan.name], curvature, gains.get(plan.name, 1.0)) for plan in plans)
+            for plans in unit.choices
+        ]
+        losses.append(np.stack(rows))
+        advance(1)
+    return SearchSpace(curvature.languages, units, losses, np.ones(len(curvature.languages)))
+
+
+def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: float) -> np.ndarray:
+    if not plan.quantized:
+        return np.zeros(len(curvature.languages))
+    step = max(1, len(matrix) // TRIED_OUTPUTS)
+    wanted = matrix.detach()[::step].float()
+    # What weighs inputs needs text; errors by plain squares rank the ways alike.
+    nearest = plan.model_copy(
+        update={"shape": tuple(wanted.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
+    )
+    errors = (quantize_matrix(wanted, nearest).dequantize(nearest) - wanted).square()
+    return (1.0 if plan.rounding == "nearest" else gain) * curvature.losses(plan.name, errors, step)
+
+
+def second_order_gain(moments: torch.Tensor) -> float:
+    """What second-order rounding leaves of the error of rounding to nearest, for steps of equal size.
+
+    With H = E[xxᵀ] rounding to nearest leaves Σ H_jj·e_j²; second-order rounding Σ d_j·e_j² with the pivots d_j = 1/U_jj² of its Cholesky
+    factor (Chee et al. 2023), which are the variances of inputs given those that are rounded after them.
+    """
+    order = moments.diagonal().argsort(descending=True)
+    pivots = inverse_factor(moments[order][:, order]).diagonal().double().pow(-2)
+    # Both of the damped H.
+    return float(pivots.sum() / ((1 + DAMPING) * moments.diagonal().double().sum()).clamp_min(1e-30))

@@ -1,0 +1,81 @@
+"""What may be chosen for each tensor: all that the runtime takes, for tensors that it fuses the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from laaciq.errors import BadOption
+from laaciq.models import Anatomy
+from laaciq.options import Runtime
+from laaciq.planning.search_space import StorageFormat, TensorGroup
+from laaciq.quantization.plan import TensorPlan
+
+# vLLM fuses these projections of a block into one matrix; they must be stored alike. By the last part of a layer's name.
+_FUSED = [{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}]
+VLLM_GROUPS = (32, 64, 128)
+
+
+def make_tensor_groups(tensors: list[TensorPlan], menu: list[StorageFormat], runtime: Runtime) -> list[TensorGroup]:
+    """`tensors` say all but how many bits, which group size and how much is kept."""
+    groups: dict[str, list[TensorPlan]] = {}
+    for tensor in tensors:
+        groups.setdefault(fused_name(tensor.name) if runtime == "vllm" else tensor.name, []).append(tensor)
+    units = []
+    for name, members in groups.items():
+        choices = [tuple(_applied(storage, tensor, runtime) for tensor in members) for storage in menu]
+        possible = [plans for plans in choices if runtime != "vllm" or all(map(_vllm_loads, plans))]
+        units.append(TensorGroup(_distinct(possible)))
+        if not possible:
+            raise BadOption(f"nothing on the menu fits {name} under --runtime {runtime}")
+    return units
+
+
+def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> list[TensorPlan]:
+    """Every matrix that a plan may quantize, compensated in the blocks, still in 16 bits."""
+    found = [
+        TensorPlan(
+            name=linear.name, shape=linear.shape, bits=16, group_size=128, symmetric=symmetric,
+            clip="effective", rounding="compensated",
+        )
+        for linear in anatomy.linears
+    ]  # fmt: skip
+    if token_matrices:
+        found += [
+            TensorPlan(
+                name=own.name, shape=own.shape, bits=16, group_size=128, symmetric=symmetric, clip="mse",
+                used_by=own.used_by,
+            )
+            for own in anatomy.token_matrices
+            if own.obstacle is None
+        ]  # fmt: skip
+    return found
+
+
+def _applied(storage: StorageFormat, tensor: TensorPlan, runtime: Runtime) -> TensorPlan:
+    plan = storage.applied(tensor)
+    plan = plan.model_copy(update={"rank": min(plan.rank, *plan.shape)})
+    # vLLM's kernels for 8 bits know no zero points.
+    return plan.model_copy(update={"symmetric": True}) if runtime == "vllm" and plan.bits == 8 else plan
+
+
+def _vllm_loads(plan: TensorPlan) -> bool:
+    """Of pack-quantized layers vLLM's kernels take these; embeddings and all that is kept stay in 16 bits."""
+    if not plan.quantized:
+        return True
+    fits = isinstance(plan.group_size, int) and plan.group_size in VLLM_GROUPS and plan.shape[1] % plan.group_size == 0
+    return plan.bits in (4, 8) and fits and not plan.keep and not plan.rank and not plan.used_by
+
+
+def fused_name(name: str) -> str:
+    """The same for all layers that vLLM fuses into one."""
+    path, _, last = name.removesuffix(".weight").rpartition(".")
+    together = next((sorted(names) for names in _FUSED if last in names), [last])
+    return f"{path}.{'+'.join(together)}"
+
+
+def _distinct(choices: Iterable[tuple[TensorPlan, ...]]) -> list[tuple[TensorPlan, ...]]:
+    """Without those that mean the same, as groups wider than a row do."""
+    found: dict[tuple[object, ...], tuple[TensorPlan, ...]] = {}
+    for plans in choices:
+        found.setdefault(tuple((p.bits, p.group_inputs, p.kept, p.rank, p.symmetric) for p in plans), plans)
+    return list(found.values())

@@ -1,0 +1,64 @@
+"""What can be compared, by the names that users write: back ends, and methods of ours."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from laaciq.backends.contract import Backend
+from laaciq.backends.registry import BACKENDS
+from laaciq.errors import BadOption
+from laaciq.options import QuantizeOptions
+from laaciq.planning.methods import METHODS
+
+# Beside every back end, where nothing else is asked for.
+OURS = ("planned", "gptq")
+
+
+@dataclass(frozen=True)
+class ComparedMethod:
+    """A back end, or a method of ours; a planned one may have a size of its own in bits a weight: 'planned@4.125'."""
+
+    name: str
+    backend: Backend | None = None
+    budget: float | None = None
+
+    @property
+    def method(self) -> str:
+        return self.name.partition("@")[0]
+
+    @property
+    def reads_text(self) -> bool:
+        return METHODS[self.method].reads_text if self.backend is None else self.backend.reads_text
+
+    def options(self, bits: int) -> QuantizeOptions:
+        """Of a method of ours. Without a size, a plan may take what plain groups of 64 take: a quarter of a bit above `bits`."""
+        return QuantizeOptions.of(method=self.method, bits=bits, budget=self.budget)
+
+
+def find_compared_methods(names: Iterable[str] | None) -> list[ComparedMethod]:
+    """As asked for, each once; every back end and two of ours where nothing is."""
+    return [find_compared_method(name) for name in dict.fromkeys((*BACKENDS, *OURS) if names is None else names)]
+
+
+def find_compared_method(name: str) -> ComparedMethod:
+    if name in BACKENDS:
+        return ComparedMethod(name, BACKENDS[name])
+    method, sized, size = name.partition("@")
+    if method in METHODS:
+        return ComparedMethod(name, budget=_size(name, size) if sized else None)
+    known = (*BACKENDS, *METHODS)
+    near = difflib.get_close_matches(name, known, n=1)
+    raise BadOption(
+        f"unknown method {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}")
+    )
+
+
+def _size(name: str, text: str) -> float:
+    if not METHODS[name.partition("@")[0]].planned:
+        raise BadOption(f"{name!r}: only a planned method has a size of its own, such as 'planned@4.125'")
+    try:
+        return float(text)
+    except ValueError:
+        raise BadOption(f"{name!r} has no size: give bits a weight, such as 'planned@4.125'") from None

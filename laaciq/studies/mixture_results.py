@@ -1,0 +1,97 @@
+"""The `MixtureStudy`: what each language loses by the text that second-order rounding was calibrated on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.evaluation import Disparity, Estimate
+from laaciq.options import Bits, GroupSize
+from laaciq.studies.mixes import Mix, mix_name
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Setting(_Result):
+    """One quantization. `passages` is the most of any language, `tokens` all that were read, `weights` what each language counts.
+
+    `validation` is KL(original ‖ quantized) a token on validation text, which everything is chosen by; all else is ΔNLL in nats a token on
+    test text. `disparity` is None where a language collapsed or fewer than two are left.
+    """
+
+    mix: Mix
+    passages: int
+    tokens: int
+    weights: dict[str, float]
+    validation: dict[str, float]
+    loss: dict[str, Estimate]
+    worst_language: str
+    worst: Estimate
+    mean: Estimate
+    disparity: Disparity | None
+
+
+class LeftOut(_Result):
+    """One language when all count equally, and when its own text is left out; `rise` is the paired difference."""
+
+    language: str
+    with_own: Estimate
+    without_own: Estimate
+    rise: Estimate
+
+
+class Recommendation(_Result):
+    """`mix` is the simplest that is within noise of the best, `passages` the fewest from which on its worst loss is within noise of that with
+    all passages: both by the paired difference on validation text. `against_all` is that difference on test text, `only_against` what
+    calibrating on all text of one language costs the worst language beyond what is recommended."""
+
+    mix: Mix
+    passages: int
+    tokens: int
+    against_all: Estimate
+    only_against: Estimate
+    sentence: str
+
+
+class MixtureStudy(_Result):
+    """Every mix with every number of passages, in `settings`; minimax weights were found with all passages, in `rounds` of which the best
+    was kept. Languages that the original does not serve on validation text are named, and left out of all else."""
+
+    version: Literal[1] = 1
+    model: str
+    texts: str
+    bits: Bits
+    group_size: GroupSize
+    symmetric: bool
+    only: str
+    languages: list[str]
+    not_served: list[str]
+    validation_passages: int
+    test_passages: int
+    rounds: list[dict[str, float]]
+    settings: list[Setting]
+    left_out: list[LeftOut]
+    recommendation: Recommendation
+
+    def of(self, mix: Mix, passages: int) -> Setting:
+        return next(own for own in self.settings if (own.mix, own.passages) == (mix, passages))
+
+    @property
+    def most(self) -> int:
+        """All passages."""
+        return max(own.passages for own in self.settings)
+
+    def name(self, mix: Mix) -> str:
+        return mix_name(mix, self.only)
+
+    def frame(self) -> pandas.DataFrame:
+        """One row for every setting; losses become columns such as `loss.swa.value`."""
+        from laaciq.frames import flat_frame
+
+        return flat_frame([setting.model_dump() for setting in self.settings])

@@ -1,0 +1,147 @@
+"""What passages cost when some blocks stay as they are and all others are quantized, for many such sets of blocks at once.
+
+Sets are walked as a tree of prefixes (block 0 protected or not, block 1 …), depth first: a block is run once for every distinct prefix, about
+1,000 times for the 220 sets of three blocks of twelve instead of 2,640.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+
+from laaciq.errors import BrokenModel
+from laaciq.models import LanguageModel
+from laaciq.profiling.activations import blocks_in_encoder
+from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.plan import Plan
+from laaciq.scoring.block_calls import BlockCalls
+from laaciq.scoring.likelihood import batch_tokens, batches, target_losses
+from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
+
+BlockSet = tuple[int, ...]
+# Logits of a batch on a CPU. Below 32 MiB an allocation is served from memory that is there already (glibc); beyond, each batch of each set
+# would ask the system for new pages, which takes as long as making the logits.
+_LOGITS_BYTES, _FEWEST_TOKENS = 28 * 2**20, 256
+
+
+class ProtectableBlocks:
+    """A model's blocks, each with its own weights and with those that `plan` gives it, to be switched between at no cost."""
+
+    @torch.no_grad()
+    def __init__(self, model: LanguageModel, plan: Plan) -> None:
+        self.model = model
+        self.blocks: list[nn.Module] = [model.module.get_submodule(name) for name in model.anatomy.block_names]
+        linears = {linear.name: linear for linear in model.anatomy.linears}
+        self._weights: list[list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]] = [[] for _ in self.blocks]
+        for tensor, quantized in quantize_layers(model, plan):
+            linear = linears[tensor.name]
+            parameter = linear.module.get_parameter("weight")
+            rounded = quantized.dequantize(tensor).to(parameter.dtype)
+            rounded = (rounded.t() if linear.transposed else rounded).contiguous()
+            self._weights[linear.block].append((parameter, parameter.data, rounded))
+
+    def put(self, index: int, *, protected: bool) -> None:
+        for parameter, original, rounded in self._weights[index]:
+            parameter.data = original if protected else rounded
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """However the block ends, the model is afterwards what it was."""
+        try:
+            yield
+        finally:
+            for index in range(len(self.blocks)):
+                self.put(index, protected=True)
+
+    @contextmanager
+    def protecting(self, protected: BlockSet) -> Iterator[None]:
+        """Within, all other blocks are quantized."""
+        with self.restored():
+            for index in range(len(self.blocks)):
+                self.put(index, protected=index in protected)
+            yield
+
+
+@torch.inference_mode()
+def nll_by_set(
+    blocks: ProtectableBlocks,
+    prepared: list[ScoredPassage],
+    sets: list[BlockSet],
+    *,
+    by_prefix: bool,
+    advance: Callable[[int], None] = lambda tokens: None,
+) -> np.ndarray:
+    """Negative log-likelihood in nats, (sets, passages), when the blocks of each set are protected. All blocks make the original.
+
+    `by_prefix` as `prefixes_suffice` says. `advance` is told the scored tokens of every batch and set.
+    """
+    model = blocks.model
+    walk = losses_by_prefix if by_prefix else losses_by_pass
+    nll = np.zeros((len(sets), len(prepared)))
+    most = batch_tokens(model)
+    if model.device.type == "cpu":
+        most = min(most, max(_FEWEST_TOKENS, _LOGITS_BYTES // (4 * model.vocabulary)))
+    for owners, sequences in batches(prepared, most):
+        rows = np.repeat(owners, [len(s.targets) for s in sequences])
+        with blocks.restored():  # also where a walk is broken off
+            for index, losses in walk(blocks, sequences, sets):
+                np.add.at(nll[index], rows, losses.double().cpu().numpy())
+                advance(len(rows))
+    if not np.isfinite(nll).all():
+        raise BrokenModel(f"{model.folder.name} gives NaN or infinite losses on these texts: it cannot be measured")
+    return nll
+
+
+@torch.inference_mode()
+def prefixes_suffice(blocks: ProtectableBlocks, sequences: list[ScoredSequence]) -> bool:
+    """Do blocks tell each other nothing but hidden states, so that runs of them may be shared between sets?
+
+    A decoder hears its encoder's end, so an encoder-decoder's do not. Of others it is seen by doing both on a few tokens: the difference has
+    to be nothing beside what quantization itself does.
+    """
+    if blocks.model.kind == "encoder-decoder":
+        return False
+    every = tuple(range(len(blocks.blocks)))
+    sets: list[BlockSet] = [(), every[:1], every[-1:], every]
+    shared, whole = (dict(walk(blocks, sequences, sets)) for walk in (losses_by_prefix, losses_by_pass))
+    effect = float((whole[0] - whole[len(sets) - 1]).abs().max())
+    return all(float((shared[i] - whole[i]).abs().max()) <= 1e-3 + effect / 100 for i in range(len(sets)))
+
+
+def losses_by_pass(
+    blocks: ProtectableBlocks, sequences: list[ScoredSequence], sets: list[BlockSet]
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Position of each set, and −log p of every target: a pass of the whole model a set."""
+    for position, own in enumerate(sets):
+        with blocks.protecting(own):
+            losses = target_losses(blocks.model, sequences)
+        yield position, losses
+
+
+def losses_by_prefix(
+    blocks: ProtectableBlocks, sequences: list[ScoredSequence], sets: list[BlockSet]
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """As `losses_by_pass`, in another order, each block run once for every prefix that the sets have."""
+    calls = BlockCalls(blocks.model, blocks.blocks, blocks_in_encoder(blocks.model), sequences)
+
+    def walk(depth: int, hidden: torch.Tensor, members: list[int]) -> Iterator[tuple[int, torch.Tensor]]:
+        if depth == len(blocks.blocks):
+            losses = calls.losses(hidden)
+            yield from ((position, losses) for position in members)
+            return
+        for protected in (True, False):
+            if agreeing := [position for position in members if (depth in sets[position]) == protected]:
+                blocks.put(depth, protected=protected)
+                yield from walk(depth + 1, calls.run(depth, hidden), agreeing)
+
+    with blocks.restored():
+        yield from walk(0, calls.entering[0], list(range(len(sets))))
+
+
+def prefix_count(sets: list[BlockSet], blocks: int) -> int:
+    """How often `losses_by_prefix` runs a block."""
+    return len({(depth, tuple(b for b in own if b <= depth)) for own in sets for depth in range(blocks)})

@@ -1,0 +1,98 @@
+"""Which mix, and how many tokens of it: chosen on validation text, told with what was measured on test text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from laaciq.corpus import language
+from laaciq.evaluation import Estimate
+from laaciq.evaluation.degradation import COLLAPSE_FACTOR
+from laaciq.evaluation.disparity import Losses
+from laaciq.evaluation.verdict import percent
+from laaciq.studies.differences import worst_difference, worst_loss
+from laaciq.studies.mixes import MIXES, Mix, mix_name
+from laaciq.studies.mixture_results import LeftOut
+
+Key = tuple[Mix, int]
+
+
+@dataclass(frozen=True)
+class Choice:
+    mix: Mix
+    passages: int
+
+    @property
+    def key(self) -> Key:
+        return self.mix, self.passages
+
+
+def choose(validation: Mapping[Key, Losses]) -> Choice:
+    """By mix and passages. What is within noise of the best is as good: the simplest such mix, the fewest such passages."""
+    numbers = sorted({passages for _, passages in validation}, reverse=True)
+    most = numbers[0]
+    best = min(MIXES, key=lambda mix: validation[mix, most].per_token.max())
+
+    def as_good(left: Key, right: Key) -> bool:
+        return worst_difference(validation[left], validation[right]).low <= 0
+
+    mix = next(mix for mix in MIXES if as_good((mix, most), (best, most)))
+    # From there on: one number alone may be as good by chance.
+    enough = min(takewhile(lambda passages: as_good((mix, passages), (mix, most)), numbers))
+    return Choice(mix, enough)
+
+
+def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, int], only: str) -> str:
+    """What to do, and what it costs on test text. How many passages are enough was judged on validation text."""
+    most = max(passages for _, passages in test)
+    code, worst = worst_loss(test[choice.key])
+    count = f"{choice.passages} passage{'s' * (choice.passages != 1)}"
+    said = (
+        f"Calibrate on {_words(choice.mix, only)} with {count}{'' if choice.mix == 'only' else ' a language'} "
+        f"({tokens[choice.key]:,} tokens): the worst-off language, {language(code).name}, then loses {degradation(worst)}"
+    )
+    if choice.passages < most:
+        said += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) were no better beyond noise"
+    else:
+        said += ", and fewer passages were not enough"
+    if choice.mix == "only":
+        return f"{said}."
+    alone: Key = ("only", most)
+    code, worst = worst_loss(test[alone])
+    rise = worst_difference(test[alone], test[choice.key])
+    verdict = "beyond noise" if rise.low > 0 or rise.high < 0 else "a difference within noise"
+    return (
+        f"{said}; with {mix_name('only', only)} ({tokens[alone]:,} tokens) the worst-off, {language(code).name}, "
+        f"loses {degradation(worst)} ({verdict})."
+    )
+
+
+def degradation(loss: Estimate) -> str:
+    """D of a loss in nats; a language that collapsed has none."""
+    return "collapsed" if loss.value > np.log(COLLAPSE_FACTOR) else percent(float(np.expm1(loss.value)))
+
+
+def degradation_interval(loss: Estimate) -> str:
+    """`2.8 to 3.7`, in percent."""
+    collapsed = loss.value > np.log(COLLAPSE_FACTOR)
+    return "" if collapsed else f"{100 * np.expm1(loss.low):z.1f} to {100 * np.expm1(loss.high):z.1f}"
+
+
+def left_out_sentence(own: LeftOut) -> str:
+    verdict = "beyond noise" if own.rise.low > 0 or own.rise.high < 0 else "a difference within noise"
+    return (
+        f"{language(own.language).name} loses {degradation(own.with_own)} with its own text among equals, "
+        f"{degradation(own.without_own)} without ({verdict})."
+    )
+
+
+def _words(mix: Mix, only: str) -> str:
+    return {
+        "equal": "all languages equally",
+        "proportional": "all languages in proportion to their tokens",
+        "minimax": "all languages under minimax weights",
+        "only": mix_name("only", only),
+    }[mix]

@@ -1,0 +1,109 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import laaciq
+from laaciq.cli import app
+from laaciq.corpus import read_split
+from laaciq.errors import BadOption
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions
+from laaciq.profiling.profile import profile_model
+from laaciq.profiling.results import Profile
+from laaciq.studies.rescaling import plant_outliers
+from tests.tiny import ARCHITECTURES, save_tiny
+
+FEW = {"languages": ["eng", "swa"], "served_bound": 100.0}
+
+
+def planted(architecture, folder, blocks):
+    """A checkpoint with outlier columns in these blocks, the same function as before."""
+    model = load(find_model(save_tiny(architecture, folder / "plain")))
+    plant_outliers(model, blocks)
+    model.module.save_pretrained(folder / "planted")
+    model.tokenizer.save_pretrained(folder / "planted")
+    return folder / "plain", folder / "planted"
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "bloom"])
+def test_screening_names_exactly_the_planted_blocks(architecture, tmp_path):
+    plain, twin = planted(architecture, tmp_path, [1])
+    before, after = laaciq.screen(plain, **FEW), laaciq.screen(twin, **FEW)
+    assert before.outlier_blocks == [] and after.outlier_blocks == [1]
+    assert before.conditions[0].answer is False and after.conditions[0].answer is True
+    assert before.risk == "LOW"
+
+
+def test_planting_leaves_the_function_as_it_is(tmp_path):
+    plain, twin = planted("llama", tmp_path, [0])
+    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", **FEW)
+    assert all(abs(result.loss.value) < 1e-4 for result in evaluation.languages)
+
+
+def test_planting_refuses_what_it_would_break(tmp_path):
+    """Gemma's norm multiplies by one plus its weight."""
+    model = load(find_model(save_tiny("gemma3", tmp_path)))
+    kept = {name: p.clone() for name, p in model.module.named_parameters()}
+    with pytest.raises(BadOption, match="would change the model"):
+        plant_outliers(model, [0], factor=2.0**6)
+    for name, p in model.module.named_parameters():
+        assert (p - kept[name]).abs().max() <= 1e-5 * kept[name].abs().max()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_has_a_profile(architecture, tmp_path):
+    model = save_tiny(architecture, tmp_path / "model")
+    found = laaciq.profile(model, out=tmp_path / "profile.json", **FEW)
+    assert Profile.read(tmp_path / "profile.json") == found
+    assert [result.language for result in found.languages] == ["eng", "swa"]
+    for result in found.languages:
+        assert sum(result.fractions) == pytest.approx(1)
+        assert result.effective_kurtosis == pytest.approx(
+            sum(f * b.kurtosis for f, b in zip(result.fractions, found.blocks, strict=True))
+        )
+    assert {c.component for c in found.components} >= {"attention", "feed-forward", "embeddings"}
+    assert found.alignment and found.tokenization
+    assert (tmp_path / "profile.html").exists()
+    assert {p.suffix for p in (tmp_path / "profile-plots").iterdir()} == {".png", ".svg"}
+
+
+def test_one_passage_a_language_makes_a_profile_without_alignment(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path)))
+    texts = read_split("builtin").calibration.select(["eng", "swa"])
+    made = [profile_model(model, texts.spread(n), MeasureOptions(), outlier_kurtosis=50) for n in (1, 2)]
+    assert [len(found.alignment) for found in made] == [0, 2]
+    assert [found.languages[1].passages for found in made] == [1, 2]
+
+
+def test_predictive_redundancy_and_exposure_where_asked_for(tmp_path):
+    model = save_tiny("llama", tmp_path / "model")
+    found = laaciq.profile(model, predictive=True, exposure={"English": 100, "swa": 7}, **FEW)
+    assert found.predictive_blocks == [0, 1]
+    # A random model predicts no better than unigrams: there is no information to share out.
+    assert all(result.predictive_redundancy is None for result in found.languages)
+    assert [result.exposure_tokens for result in found.languages] == [100, 7]
+    with pytest.raises(BadOption, match="number of tokens"):
+        laaciq.profile(model, exposure={"eng": "many"}, **FEW)
+
+
+def test_survey_sets_models_side_by_side(tmp_path):
+    plain, twin = planted("llama", tmp_path, [0, 1])
+    other = save_tiny("bert", tmp_path / "bert")
+    rows = laaciq.survey([plain, twin, other], **FEW)
+    assert rows[0].risk == "LOW"
+    assert rows[1].max_kurtosis > 50 > rows[0].max_kurtosis
+    words = ["survey", str(plain), str(twin), str(other), "--languages", "eng,swa"]
+    shown = CliRunner().invoke(app, words).stdout
+    assert "positions" in shown and "rotary" in shown and "learned" in shown
+
+
+def test_screen_takes_a_profile_made_before(tmp_path):
+    model = save_tiny("llama", tmp_path / "model")
+    words = ["profile", str(model), "--languages", "eng,swa", "--out", str(tmp_path / "p.json")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    shown = CliRunner().invoke(app, ["screen", str(tmp_path / "p.json"), "--json"])
+    assert json.loads(shown.stdout)["risk"] == "LOW"
+    (tmp_path / "p.json").write_text("{}")
+    with pytest.raises(BadOption, match="no profile of this version"):
+        laaciq.screen(tmp_path / "p.json")

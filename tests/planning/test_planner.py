@@ -1,0 +1,153 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import laaciq
+from laaciq.commands.plan import calibrate
+from laaciq.engine.progress import Progress
+from laaciq.errors import BadOption
+from laaciq.models import find_model, load
+from laaciq.options import CheckpointOptions
+from laaciq.planning.planner import plan_model
+from laaciq.planning.steps import user_weights
+from laaciq.quantization.matrices import quantize_layers
+from tests.tiny import save_tiny
+
+FEW = ["eng", "swa", "hin"]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    whole = laaciq.read_texts()
+    for code in FEW:
+        (folder / f"{code}.txt").write_text("\n".join(text[:60] for text in whole[code].texts[:20]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_tiny("llama", tmp_path_factory.mktemp("model") / "model")
+
+
+def planned(model, texts, **options):
+    return laaciq.plan(model, texts=str(texts), served_bound=100, **options)
+
+
+@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "disparity", "mean"])
+@pytest.mark.parametrize("budget", [3.5, 5.0])
+def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
+    found = planned(model, texts, budget=budget, objective=objective)
+    assert found.plan.size.block_bits_per_weight <= budget
+    assert found.rounds[found.chosen].value == min(own.value for own in found.rounds)
+    assert sum(found.plan.weights.values()) == pytest.approx(1)
+    assert set(found.plan.predicted) == set(FEW)
+
+
+def test_a_budget_for_the_whole_model_counts_embeddings(model, texts):
+    found = planned(model, texts, budget=7.0, budget_for="model")
+    assert found.plan.size.model_bits_per_weight <= 7.0
+    assert found.plan.token_matrices
+
+
+def test_without_a_budget_it_is_as_large_as_the_plain_grid(model, texts):
+    found = planned(model, texts, bits=4, group_size=32)
+    assert found.plan.size.block_bits_per_weight <= 4 + 16 / 32
+
+
+def test_held_out_languages_decide_nothing(model, texts, tmp_path):
+    found = planned(model, texts, hold_out=("swa",))
+    assert (found.languages, found.held_out) == (["eng", "hin"], ["swa"])
+    assert set(found.plan.weights) == {"eng", "hin"}
+    result = laaciq.run(model, texts=str(texts), served_bound=100, hold_out=("swa",), out=tmp_path / "run")
+    assert result.planning == found
+    assert {r.language for r in result.evaluation.languages} == set(FEW)
+
+
+def test_a_plan_is_edited_by_hand_and_quantized(model, texts, tmp_path):
+    file = tmp_path / "plan.json"
+    planned(model, texts, out=file, budget=4.0)
+    content = json.loads(file.read_text())
+    content["tensors"][0]["bits"] = 8
+    file.write_text(json.dumps(content))
+    found = laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts), served_bound=100)
+    assert found.plans.first.tensors[0].bits == 8
+    on_disk = sum(path.stat().st_size for path in (tmp_path / "q").glob("*.safetensors"))
+    # Of a model this small the header is a good part.
+    assert on_disk == pytest.approx(found.total_bytes, rel=0.3)
+    result = laaciq.run(model, plan=str(file), texts=str(texts), served_bound=100, out=tmp_path / "run")
+    assert result.plan == found.plans.first
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("{", "not valid"), ('{"method": "planned"}', "not valid at tensors"), (None, "cannot be read")],
+)
+def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
+    file = tmp_path / "plan.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(BadOption, match=says):
+        laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts), served_bound=100)
+    assert not (tmp_path / "q").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"budget": 1.0}, "smallest plan takes"),
+        ({"hold_out": tuple(FEW)}, "leaves no language"),
+        ({"keep": 1.0}, "--keep is a rule"),
+        ({"language_weight": ("swa",), "objective": "mean"}, "is no weight"),
+        ({"language_weight": ("deu=2",), "objective": "mean"}, "not among the languages"),
+        ({"method": "rtn"}, "plans nothing"),
+    ],
+)
+def test_what_cannot_be_planned_is_told(model, texts, options, says):
+    with pytest.raises(BadOption, match=says):
+        planned(model, texts, **options)
+
+
+def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
+    file = tmp_path / "plan.json"
+    first = planned(model, texts, out=file)
+    parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/planning").iterdir()}
+    assert parts
+    assert planned(model, texts, out=file) == first
+    assert {path: path.stat().st_mtime_ns for path in parts} == parts
+
+
+@pytest.mark.parametrize("objective", ["worst", "mean"])
+def test_the_chosen_plan_is_rounded_once_and_means_what_it_would_mean_rounded_again(model, texts, objective):
+    loaded, split = load(find_model(model)), laaciq.read_split(str(texts))
+    options = CheckpointOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
+    known = calibrate(loaded, split, options, Progress())
+    plan = plan_model(loaded, known, options.quantizing(), served_bound=100).plan
+    other = plan.model_copy(update={"weights": {"eng": 1.0}})
+    assert known.rounded.take(other) is None
+    tried = known.rounded.take(plan)
+    assert tried is not None and known.rounded.take(plan) is None
+    again = list(quantize_layers(loaded, plan, known))
+    assert [tensor for tensor, _ in tried] == [tensor for tensor, _ in again]
+    for (tensor, first), (_, second) in zip(tried, again, strict=True):
+        assert torch.equal(first.dequantize(tensor), second.dequantize(tensor))
+
+
+def test_a_plan_from_the_store_is_rounded_anew_to_the_same_checkpoint(model, texts, tmp_path):
+    found = {"texts": str(texts), "served_bound": 100, "out": tmp_path / "run"}
+    laaciq.run(model, **found)
+    before = load_file(tmp_path / "run" / "checkpoint" / "model.safetensors")
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    laaciq.run(model, **found)
+    after = load_file(tmp_path / "run" / "checkpoint" / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_user_weights():
+    assert user_weights((), FEW) is None
+    assert np.array_equal(user_weights(("swa=3", "hin=0"), FEW), [1, 3, 0])

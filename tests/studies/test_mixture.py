@@ -1,0 +1,275 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import laaciq
+from laaciq.corpus import Passages, Split, Texts, language
+from laaciq.engine.store import RunFolder
+from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
+from laaciq.evaluation import Estimate, measure
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.planning.rules import make_plans
+from laaciq.profiling.profile import profile_model
+from laaciq.quantization import Calibration
+from laaciq.quantization.matrices import quantize_layers
+from laaciq.report.mixture_report import mixture_html
+from laaciq.studies import MixtureStudy, mixture_study, recalibration
+from laaciq.studies.differences import by_language, difference, losses_of, worst_difference, worst_loss
+from laaciq.studies.mixes import MIXES
+from laaciq.studies.recommendation import choose, degradation
+from laaciq.trials.quantized_copy import copy_of, simulate
+from tests.tiny import save_tiny
+
+FEW = ["eng", "swa", "hin"]
+OPTIONS = MeasureOptions(served_bound=100)
+ASKED = {"bits": 3, "group_size": 16, "passages": (2,), "rounds": 1}
+LEAST = ASKED | {"passages": (), "rounds": 0, "leave_out": ()}
+
+
+def shortened(texts, count, begin=0):
+    short = {
+        code: replace(p.at(range(begin, begin + count)), texts=tuple(t[:60] for t in p.texts[begin : begin + count]))
+        for code, p in texts.by_language.items()
+    }
+    return replace(texts, by_language=short)
+
+
+@pytest.fixture(scope="module")
+def split():
+    whole = laaciq.read_split().select(FEW)
+    return Split(shortened(whole.calibration, 4), shortened(whole.validation, 4), shortened(whole.test, 4))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return load(
+        find_model(save_tiny("llama", tmp_path_factory.mktemp("models") / "llama", num_hidden_layers=1)), device="cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def study(model, split):
+    return mixture_study(model, split, OPTIONS, **ASKED)
+
+
+@pytest.fixture
+def quantized(monkeypatch):
+    """The plans that were quantized."""
+    made = []
+
+    def counted(model, plan, calibration):
+        made.append(plan)
+        return quantize_layers(model, plan, calibration)
+
+    monkeypatch.setattr(recalibration, "quantize_layers", counted)
+    return made
+
+
+# What is tried
+
+
+def test_every_mix_is_tried_with_every_number_and_with_all(study):
+    assert [(own.mix, own.passages) for own in study.settings] == [(mix, n) for mix in MIXES for n in (2, 4)]
+    assert study.languages == FEW
+    for own in study.settings:
+        assert sum(own.weights.values()) == pytest.approx(1)
+        assert own.worst.value == max(loss.value for loss in own.loss.values())
+        assert own.worst.value == own.loss[own.worst_language].value
+        assert own.mean.value == pytest.approx(np.mean([loss.value for loss in own.loss.values()]))
+
+
+def test_mixes_weigh_languages_as_they_say(study):
+    assert study.of("only", 4).weights == {"eng": 1.0}
+    assert set(study.of("equal", 4).weights.values()) == {1 / 3}
+    tokens = study.of("proportional", 4).tokens
+    # Byte-level pieces that saw little Hindi: it takes most tokens.
+    assert max(study.of("proportional", 4).weights, key=study.of("proportional", 4).weights.get) == "hin"
+    assert study.of("only", 4).tokens == pytest.approx(study.of("proportional", 4).weights["eng"] * tokens)
+    assert study.of("minimax", 2).weights == study.of("minimax", 4).weights
+    assert study.of("minimax", 4).weights in study.rounds
+    assert study.rounds[0] == study.of("equal", 4).weights
+
+
+def test_english_only_reads_no_other_text(model, split, study):
+    """All other languages' calibration text replaced: what English alone gives stays the same, what equal weights give does not."""
+    other = {
+        code: p if code == "eng" else replace(p, texts=(*p.texts[::-1][:3], "x y z w"))
+        for code, p in split.calibration.by_language.items()
+    }
+    changed = replace(split, calibration=replace(split.calibration, by_language=other))
+    found = mixture_study(model, changed, OPTIONS, **LEAST)
+    assert found.of("only", 4).loss == study.of("only", 4).loss
+    assert found.of("equal", 4).loss != study.of("equal", 4).loss
+
+
+def test_equal_weights_with_all_text_are_the_method_gptq(model, split, study):
+    profile = profile_model(model, split.calibration, OPTIONS, outlier_kurtosis=50)
+    options = QuantizeOptions(method="gptq", bits=3, group_size=16, symmetric=False)
+    plan, twin = make_plans(model.anatomy, options, profile).first, copy_of(model)
+    simulate(model, twin, quantize_layers(model, plan, Calibration(profile, split.calibration, OPTIONS)))
+    for code in FEW:
+        own = measure(model, twin, split.test[code], OPTIONS)
+        expected = (sum(own.quantized_nll) - sum(own.original_nll)) / sum(own.tokens)
+        # The two batch differently, in float32: seven digits of an NLL of about six nats.
+        assert study.of("equal", 4).loss[code].value == pytest.approx(expected, abs=1e-5)
+        checked = measure(model, twin, split.validation[code], OPTIONS)
+        kl = sum(checked.kl) / sum(checked.tokens)
+        assert study.of("equal", 4).validation[code] == pytest.approx(kl, abs=1e-5)
+
+
+def test_the_worst_two_of_equal_weights_are_left_out(study):
+    validation = study.of("equal", 4).validation
+    assert [own.language for own in study.left_out] == sorted(FEW, key=lambda code: -validation[code])[:2]
+    for own in study.left_out:
+        assert own.with_own == study.of("equal", 4).loss[own.language]
+        assert own.rise.value == pytest.approx(own.without_own.value - own.with_own.value)
+
+
+def test_a_language_left_out_has_no_weight(model, split, quantized):
+    found = mixture_study(model, split, OPTIONS, **(LEAST | {"leave_out": ("Swahili",)}))
+    assert [own.language for own in found.left_out] == ["swa"]
+    assert {"eng": 0.5, "hin": 0.5} in [plan.weights for plan in quantized]
+
+
+# Honesty
+
+
+def test_test_text_chooses_nothing(model, split, study):
+    """Other test text, in which English comes out otherwise too: nothing that is chosen changes."""
+    changed = replace(split, test=shortened(laaciq.read_split().select(FEW).test, 4, begin=20))
+    found = mixture_study(model, changed, OPTIONS, **ASKED)
+    assert found.of("equal", 4).loss != study.of("equal", 4).loss
+    assert found.rounds == study.rounds
+    assert [own.weights for own in found.settings] == [own.weights for own in study.settings]
+    assert [own.language for own in found.left_out] == [own.language for own in study.left_out]
+    assert found.not_served == study.not_served
+    for name in ("mix", "passages", "tokens"):
+        assert getattr(found.recommendation, name) == getattr(study.recommendation, name)
+
+
+def test_languages_that_are_not_served_count_for_nothing(model, split):
+    heard = {code: measure(model, model, split.validation[code], OPTIONS).original_bits_per_byte for code in FEW}
+    worst = max(heard, key=heard.get)
+    bound = (sorted(heard.values())[-1] + sorted(heard.values())[-2]) / 2
+    others = [code for code in FEW if code != worst]
+    found = mixture_study(model, split, MeasureOptions(served_bound=bound), only=others[0], **LEAST)
+    assert found.not_served == [worst]
+    assert found.languages == others
+    assert all(set(own.weights) <= set(others) and set(own.loss) == set(others) for own in found.settings)
+    with pytest.raises(BadOption, match=f"{worst} is not served"):
+        mixture_study(model, split, MeasureOptions(served_bound=bound), only=worst, **ASKED)
+
+
+# Keeping
+
+
+def test_a_second_run_quantizes_nothing_and_says_the_same(model, split, study, tmp_path, quantized):
+    def again(**changes):
+        quantized.clear()
+        store = RunFolder(tmp_path / "run", description={})
+        return mixture_study(model, split, OPTIONS, store=store, **(ASKED | changes))
+
+    first = again()
+    plans = [plan.model_dump_json() for plan in quantized]
+    assert len(plans) == len(set(plans))
+    assert len(list((tmp_path / "run/quantizations").glob("*.json"))) == len(plans)
+    assert first == study
+    assert MixtureStudy.model_validate_json((tmp_path / "run/calibration.json").read_text()) == first
+    assert again() == first
+    assert not quantized
+    again(passages=(3,))
+    assert {plan.passages for plan in quantized} == {3}
+    again(only="swa")
+    assert [(plan.weights, plan.passages) for plan in quantized] == [({"swa": 1.0}, n) for n in (2, 4)]
+
+
+def test_a_killed_run_goes_on_where_it_was(model, split, study, tmp_path, monkeypatch, quantized):
+    counted = recalibration.quantize_layers
+
+    def killed(*arguments):
+        if len(quantized) == 3:
+            raise KeyboardInterrupt
+        return counted(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(recalibration, "quantize_layers", killed)
+        mixture_study(model, split, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **ASKED)
+    assert mixture_study(model, split, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **ASKED) == study
+    plans = [plan.model_dump_json() for plan in quantized]
+    assert len(plans) == len(set(plans))
+
+
+def test_the_model_stays_what_it_was(model, split):
+    before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    mixture_study(model, split, OPTIONS, **LEAST)
+    assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
+
+
+# What cannot be done
+
+
+def test_a_language_without_text_is_refused(model, split):
+    with pytest.raises(UnknownLanguage, match="no text in English"):
+        mixture_study(model, split.select(["swa", "hin"]), OPTIONS, **ASKED)
+    with pytest.raises(UnknownLanguage, match="no text in Finnish"):
+        mixture_study(model, split, OPTIONS, leave_out=("fin",), **ASKED)
+    with pytest.raises(UnknownLanguage, match="unknown language 'qqqq'"):
+        mixture_study(model, split, OPTIONS, only="qqqq", **ASKED)
+
+
+def test_what_leaves_nothing_to_compare_is_refused(model, split):
+    with pytest.raises(BadOption, match="fewer than two languages"):
+        mixture_study(model, split.select(["eng"]), OPTIONS, **ASKED)
+    with pytest.raises(BadOption, match="0 passages"):
+        mixture_study(model, split, OPTIONS, **(ASKED | {"passages": (0, 5)}))
+    with pytest.raises(BrokenTexts, match="fewer than two documents"):
+        mixture_study(model, replace(split, test=split.test.at([0])), OPTIONS, **ASKED)
+
+
+# The recommendation, from losses that are known
+
+
+def known_losses(by_code, *, noise=0.0, documents=40):
+    """Losses a token about the given means, the same noise for whatever has the same means' order."""
+    shift = noise * np.random.default_rng(0).normal(size=documents)
+    passages = {
+        code: Passages(language(code), ("text",) * documents, tuple(map(str, range(documents)))) for code in by_code
+    }
+    loss = {code: mean + shift - shift.mean() for code, mean in by_code.items()}
+    return losses_of(Texts("known", passages, True), loss, {code: [1] * documents for code in by_code}, seed=0)
+
+
+def test_the_worst_language_and_differences_are_what_was_put_in():
+    left, right = known_losses({"eng": 0.1, "swa": 0.3}, noise=0.1), known_losses({"eng": 0.2, "swa": 0.05}, noise=0.1)
+    code, worst = worst_loss(left)
+    assert code == "swa"
+    assert worst.value == pytest.approx(0.3)
+    assert worst.low < 0.3 < worst.high
+    # The noise is the same passage by passage: paired, nothing of it is left.
+    assert (found := worst_difference(left, right)).value == pytest.approx(0.1)
+    assert found.high - found.low < 1e-9
+    assert difference(left, right, "swa").value == pytest.approx(0.25)
+    assert by_language(right)["eng"].value == pytest.approx(0.2)
+
+
+def test_the_simplest_of_equally_good_mixes_and_the_fewest_passages_are_chosen():
+    alike, worse = known_losses({"eng": 0.1, "swa": 0.2}, noise=0.1), known_losses({"eng": 0.1, "swa": 0.3}, noise=0.1)
+    validation = {(mix, n): alike if n > 1 else worse for mix in MIXES for n in (1, 5, 30)}
+    assert choose(validation).key == ("equal", 5)
+    assert choose(validation | {("equal", 30): worse}).key == ("proportional", 5)
+    # As good once, but not from there on.
+    assert choose(validation | {("equal", 1): alike, ("equal", 5): worse}).key == ("equal", 30)
+
+
+def test_a_collapsed_language_has_no_ratio():
+    assert degradation(Estimate(value=np.log(10.1), low=0, high=9)) == "collapsed"
+    assert degradation(Estimate(value=np.log(1.25), low=0, high=9)) == "25.0 %"
+
+
+def test_the_page_holds_the_sentence_and_every_setting(study):
+    page = mixture_html(study)
+    assert study.recommendation.sentence in page
+    assert page.count("<tr>") == 1 + len(study.settings)
+    assert "English only" in page

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+import laaciq
+from laaciq.evaluation.disparity import Losses, disparity_of
+from laaciq.stats.bootstrap import document_counts
+from laaciq.studies.outcomes import outcomes
+
+FEW = ["eng", "swa", "hin"]
+DRAWS = 200
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return laaciq.read_split().validation.select(FEW)
+
+
+@pytest.fixture(scope="module")
+def losses():
+    """Four interventions, each worse than the one before by more than noise, ten passages."""
+    random = np.random.default_rng(0)
+    return {code: random.normal(0, 0.1, (4, 10)) + 2.0 * np.arange(4)[:, None] for code in FEW}
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    random = np.random.default_rng(1)
+    return {code: random.integers(10, 20, 10) for code in FEW}
+
+
+@pytest.fixture(scope="module")
+def found(texts, losses, tokens):
+    return outcomes(texts, losses, tokens, draws=DRAWS, seed=3)
+
+
+def test_worst_and_disparity_are_those_of_an_evaluation(texts, found, losses, tokens):
+    counts = document_counts(10, draws=DRAWS, seed=3)
+    # Passages are documents here, and an evaluation sorts these.
+    order = np.argsort(texts["eng"].documents)
+    for index in range(4):
+        alone = Losses(FEW, [losses[c][index][order] for c in FEW], [tokens[c][order] for c in FEW], [counts] * 3)
+        assert found.loss[index] == pytest.approx(alone.per_token)
+        assert found.draws["worst"][:, index] == pytest.approx(alone.resampled().max(1))
+        assert found.draws["mean"][:, index] == pytest.approx(alone.resampled().mean(1))
+        assert found.worst_language(index) == FEW[int(np.argmax(alone.per_token))]
+        expected = disparity_of(alone, seed=3, splits=2).plug_in
+        disparity = found.estimate("disparity", index)
+        assert (disparity.value, disparity.low, disparity.high) == pytest.approx(
+            (expected.value, expected.low, expected.high)
+        )
+
+
+def test_what_differs_beyond_noise_has_a_sure_rank(found):
+    assert [found.rank("worst", index).model_dump() for index in range(4)] == [
+        {"value": place, "low": place, "high": place} for place in (1, 2, 3, 4)
+    ]
+    assert found.best("worst") == 0
+    assert found.best("worst", [2, 3]) == 2
+    assert set(found.best_draws("worst")) == {0}
+
+
+def test_what_is_equal_but_for_noise_has_no_sure_rank(texts, tokens):
+    random = np.random.default_rng(2)
+    found = outcomes(texts, {c: random.normal(1, 1, (20, 10)) for c in FEW}, tokens, draws=DRAWS, seed=0)
+    rank = found.rank("worst", 0)
+    assert rank.high - rank.low >= 8
+
+
+def test_differences_are_paired(texts, losses, tokens):
+    """The second costs a tenth of a nat a token more on every passage: of that there is no doubt, however noisy both are."""
+    noisy = {c: np.random.default_rng(5).normal(0, 10, 10) for c in FEW}
+    both = {c: np.stack([noisy[c], noisy[c] + 0.1 * tokens[c]]) for c in FEW}
+    found = outcomes(texts, both, tokens, draws=DRAWS, seed=0)
+    more = found.difference("worst", 1, 0)
+    assert (more.value, more.low, more.high) == pytest.approx((0.1, 0.1, 0.1))
+    assert found.estimate("worst", 0).high - found.estimate("worst", 0).low > 0.5

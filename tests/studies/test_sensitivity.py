@@ -1,0 +1,317 @@
+import copy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kurtosis
+
+import laaciq
+from laaciq.engine.store import RunFolder
+from laaciq.errors import BadOption, BrokenTexts
+from laaciq.evaluation import measure
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions
+from laaciq.quantization import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
+from laaciq.scoring.likelihood import score
+from laaciq.scoring.sequences import prepare_all
+from laaciq.studies import losses, nll_by_passage, parts_of, quantized_parts, sensitivity
+from laaciq.studies.sensitivity import Sensitivity, critical_blocks, pooled_kurtosis
+from tests.tiny import save_tiny
+
+FEW = ["eng", "swa", "hin"]
+OPTIONS = MeasureOptions(served_bound=100)
+GRID = {"bits": 3, "group_size": 16, "symmetric": True}
+
+
+@pytest.fixture(scope="module")
+def texts():
+    whole = laaciq.read_split().calibration.select(FEW)
+    short = {
+        code: replace(p.at(range(6)), texts=tuple(t[:60] for t in p.texts[:6])) for code, p in whole.by_language.items()
+    }
+    return replace(whole, by_language=short)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """gpt2 has transposed weights and a tied head, llama a head of its own."""
+    folder = tmp_path_factory.mktemp("models")
+    return {name: load(find_model(save_tiny(name, folder / name)), device="cpu") for name in ("gpt2", "llama")}
+
+
+def copied(model):
+    return replace(model, module=copy.deepcopy(model.module))
+
+
+def weights(model):
+    return {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+
+
+def changed(before, after):
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+def quantize_by_hand(model, names, *, bits, group_size, symmetric):
+    twin = copied(model)
+    transposed = {linear.name for linear in model.anatomy.linears if linear.transposed}
+    with torch.no_grad():
+        for name, parameter in twin.module.named_parameters():
+            if name in names:
+                matrix = parameter.t() if name in transposed else parameter
+                plan = TensorPlan(
+                    name=name, shape=tuple(matrix.shape), bits=bits, group_size=group_size, symmetric=symmetric
+                )
+                matrix.copy_(quantize_matrix(matrix, plan).dequantize(plan))
+    return twin
+
+
+# Parts, and quantizing them for a while
+
+
+def test_parts_are_blocks_embeddings_and_an_untied_head(models):
+    llama = parts_of(models["llama"])
+    assert list(llama) == ["block 0", "block 1", "embeddings", "head"]
+    assert llama["embeddings"] == {"model.embed_tokens.weight"}
+    assert llama["head"] == {"lm_head.weight"}
+    assert {name for block in (0, 1) for name in llama[f"block {block}"]} == {
+        linear.name for linear in models["llama"].anatomy.linears
+    }
+
+
+def test_a_tied_head_is_part_of_the_embeddings_and_positions_are_not(models):
+    gpt2 = parts_of(models["gpt2"])
+    assert list(gpt2) == ["block 0", "block 1", "embeddings"]
+    assert gpt2["embeddings"] == {"transformer.wte.weight"}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_named_parts_and_no_others_are_quantized_and_come_back_bit_for_bit(models, name, symmetric):
+    model = models[name]
+    before = weights(model)
+    for names in parts_of(model).values():
+        with quantized_parts(model, names, bits=2, group_size=16, symmetric=symmetric):
+            during = weights(model)
+        aliases = {"lm_head.weight"} if names == {"transformer.wte.weight"} else set()
+        assert changed(before, during) == names | aliases
+        assert not changed(before, weights(model))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_an_exception_leaves_the_weights_as_they_were(models, name):
+    model = models[name]
+    before = weights(model)
+    with pytest.raises(RuntimeError), quantized_parts(model, set().union(*parts_of(model).values()), **GRID):
+        raise RuntimeError
+    assert not changed(before, weights(model))
+
+
+def test_failing_half_way_leaves_the_weights_as_they_were(models, monkeypatch):
+    model, calls = models["llama"], []
+
+    def failing(matrix, plan):
+        if calls:
+            raise MemoryError
+        calls.append(plan)
+        return quantize_matrix(matrix, plan)
+
+    monkeypatch.setattr(losses, "quantize_matrix", failing)
+    before = weights(model)
+    with pytest.raises(MemoryError), quantized_parts(model, parts_of(model)["block 0"], **GRID):
+        pass
+    assert calls
+    assert not changed(before, weights(model))
+
+
+def test_tied_matrices_are_quantized_once(models, monkeypatch):
+    model, seen = models["gpt2"], []
+    monkeypatch.setattr(
+        losses, "quantize_matrix", lambda matrix, plan: seen.append(plan.name) or quantize_matrix(matrix, plan)
+    )
+    with quantized_parts(model, {"transformer.wte.weight", "lm_head.weight"}, **GRID):
+        head, embeddings = model.module.lm_head.weight, model.module.transformer.wte.weight
+        assert head.data_ptr() == embeddings.data_ptr()
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.9.mlp.up_proj.weight"])
+def test_what_is_no_matrix_of_the_model_is_refused(models, name):
+    with pytest.raises(BadOption, match="has no matrix"), quantized_parts(models["llama"], {name}, **GRID):
+        pass
+
+
+# Losses
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_one_model_alone_gives_the_losses_that_two_side_by_side_give(models, texts, name):
+    model, told = models[name], []
+    prepared = prepare_all(model, texts["swa"].texts, texts["swa"].language)
+    expected = score(model, model, prepared)
+    found = nll_by_passage(model, prepared, advance=told.append)
+    assert found == pytest.approx(expected.original_nll, rel=1e-12)
+    assert sum(told) == expected.tokens.sum()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_single_losses_are_those_of_a_model_quantized_by_hand(models, texts, name):
+    model = models[name]
+    before = weights(model)
+    found = sensitivity(model, texts, OPTIONS, **GRID)
+    assert not changed(before, weights(model))
+    assert found.parts == list(parts_of(model))
+    assert found.languages == FEW
+    for index, names in enumerate(parts_of(model).values()):
+        twin = quantize_by_hand(model, names, **GRID)
+        for code in FEW:
+            measured = measure(model, twin, texts[code], OPTIONS)
+            expected = (sum(measured.quantized_nll) - sum(measured.original_nll)) / sum(measured.tokens)
+            # The two batch differently, in float32: seven digits of an NLL of about six nats.
+            assert found.loss[code][index].value == pytest.approx(expected, abs=1e-5)
+            assert found.loss[code][index].low <= found.loss[code][index].value <= found.loss[code][index].high
+
+
+def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
+    """A norm's gain over 200, the columns that it feeds times 200: the model's function stays, but one outlier a row leaves all other
+    weights of the row at zero, and six bits are enough for every other block. On the reference model, since a random one may gain from
+    whatever destroys it.
+    """
+    model, planted = load(find_model("reference"), device="cpu"), 5
+    block = model.module.model.layers[planted]
+    fed = {
+        block.input_layernorm: [block.self_attn.q_proj, block.self_attn.k_proj, block.self_attn.v_proj],
+        block.post_attention_layernorm: [block.mlp.gate_proj, block.mlp.up_proj],
+    }
+    with torch.no_grad():
+        for norm, linears in fed.items():
+            norm.weight[0] /= 200
+            for linear in linears:
+                linear.weight[:, 0] *= 200
+    found = sensitivity(model, texts, OPTIONS, bits=6, group_size="channel")
+    assert np.argmax(found.kurtosis) == planted
+    assert found.kurtosis_correlation.n == 12
+    assert found.kurtosis_correlation.r > 0.9
+    for code in FEW:
+        assert found.critical_blocks[code] == [planted]
+
+
+def test_without_blocks_enough_there_is_no_correlation(models, texts):
+    assert sensitivity(models["llama"], texts, OPTIONS, **GRID).kurtosis_correlation is None
+
+
+def test_a_language_that_is_not_served_is_named_and_not_measured(models, texts):
+    original = {code: measure(models["llama"], models["llama"], texts[code], OPTIONS) for code in FEW}
+    bits = {code: own.original_bits_per_byte for code, own in original.items()}
+    bound = sorted(bits.values())[1]
+    found = sensitivity(models["llama"], texts, MeasureOptions(served_bound=bound * 1.0001), **GRID)
+    assert found.not_served == [max(bits, key=bits.get)]
+    assert set(found.loss) == set(FEW) - set(found.not_served)
+
+
+# What is made of them
+
+
+@given(st.lists(st.floats(-1, 10, allow_nan=False, allow_subnormal=False), min_size=1, max_size=12))
+def test_critical_blocks_are_the_fewest_that_carry_half(values):
+    positive = np.maximum(values, 0)
+    chosen = critical_blocks(np.array(values))
+    half = positive.sum() / 2
+    # A few units in the last place: the order of summing differs.
+    assert positive[chosen].sum() >= half * (1 - 1e-12)
+    # The smallest floats have no half.
+    assert len(chosen) == 0 or half < 1e-300 or positive[chosen[:-1]].sum() < half * (1 + 1e-12)
+    assert list(positive[chosen]) == sorted(positive, reverse=True)[: len(chosen)]
+
+
+@given(st.integers(0, 2**31), st.floats(-5, 5))
+def test_pooled_kurtosis_is_that_of_all_weights_in_one(seed, shift):
+    random = np.random.default_rng(seed)
+    first, second = random.standard_t(5, (7, 11)), 3 * random.normal(size=(5, 4)) + shift
+    found = pooled_kurtosis([torch.tensor(first), torch.tensor(second)])
+    assert found == pytest.approx(kurtosis(np.concatenate([first.ravel(), second.ravel()])), abs=1e-9)
+
+
+def test_losses_that_add_have_an_additive_share_of_one(models, texts, monkeypatch):
+    """Ten nats a passage for every quantized matrix, so that parts add up exactly."""
+    model, active = models["llama"], SimpleNamespace(count=0)
+    quantize = quantized_parts
+
+    def counting(model, names, **grid):
+        active.count = len(names)
+        return quantize(model, names, **grid)
+
+    monkeypatch.setattr(losses, "quantized_parts", counting)
+    monkeypatch.setattr(
+        losses, "nll_by_passage", lambda model, prepared, advance: np.full(len(prepared), 100.0 + 10 * active.count)
+    )
+    found = sensitivity(model, texts, OPTIONS, **GRID)
+    for code in FEW:
+        assert found.additive_share[code].value == pytest.approx(1)
+        assert found.together[code].value == pytest.approx(sum(own.value for own in found.loss[code]))
+
+
+# Resuming
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+
+    def counted(model, prepared, **options):
+        made.append(len(prepared))
+        return nll_by_passage(model, prepared, **options)
+
+    monkeypatch.setattr(losses, "nll_by_passage", counted)
+    return made
+
+
+def test_a_second_run_computes_nothing_and_says_the_same(models, texts, tmp_path, calls):
+    def again(**changes):
+        calls.clear()
+        return sensitivity(
+            models["llama"], texts, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **(GRID | changes)
+        )
+
+    first = again()
+    assert len(calls) == 6 * len(FEW)
+    assert Sensitivity.model_validate_json((tmp_path / "run/sensitivity.json").read_text()) == first
+    assert again() == first
+    assert not calls
+    again(bits=2)
+    assert len(calls) == 5 * len(FEW)
+
+
+def test_a_killed_run_goes_on_where_it_was(models, texts, tmp_path, calls, monkeypatch):
+    expected = sensitivity(models["gpt2"], texts, OPTIONS, **GRID)
+    calls.clear()
+
+    def killed(model, prepared, **options):
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return counted(model, prepared, **options)
+
+    counted = losses.nll_by_passage
+    before = weights(models["gpt2"])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(losses, "nll_by_passage", killed)
+        sensitivity(models["gpt2"], texts, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **GRID)
+    assert not changed(before, weights(models["gpt2"]))
+    found = sensitivity(models["gpt2"], texts, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **GRID)
+    assert len(calls) == 5 * len(FEW)
+    assert found == expected
+
+
+def test_bad_options_are_refused_before_anything_is_measured(models, texts, calls):
+    with pytest.raises(BadOption, match="5 bits are not offered"):
+        sensitivity(models["llama"], texts, OPTIONS, bits=5)
+    with pytest.raises(BadOption, match="group size 0"):
+        sensitivity(models["llama"], texts, OPTIONS, group_size=0)
+    alone = replace(texts, by_language={"eng": texts["eng"].at([0])})
+    with pytest.raises(BrokenTexts, match="one document only"):
+        sensitivity(models["llama"], alone, OPTIONS)
+    assert not calls
