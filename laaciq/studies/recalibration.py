@@ -20,7 +20,7 @@ from laaciq.planning.methods import find_method
 from laaciq.profiling.activations import readings, text_masks
 from laaciq.quantization import Calibration
 from laaciq.quantization.grid import QuantizedMatrix
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import Plan, TensorPlan, count_size
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
