@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from laaciq.corpus import Split, Texts, read_split
-from laaciq.engine.files import write_text
+from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
@@ -33,6 +33,7 @@ def plan(
     model: str | Path = REFERENCE,
     *,
     out: str | Path | None = None,
+    overwrite: bool = False,
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     device: str = "auto",
@@ -40,14 +41,14 @@ def plan(
     **options: object,
 ) -> Planning:
     """Plan the storage of every tensor under a budget; options as in `CheckpointOptions`. With `out` the plan is written there, to be edited
-    or given to `quantize` and `run`; what was computed on the way stays beside it, and is not computed again."""
+    or given to `quantize` and `run`, and replaced only with `overwrite`; what was computed on the way stays beside it, and is not computed again."""
     progress = progress or Progress()
     chosen = CheckpointOptions.of(**{"method": "planned", **options})
     if not find_method(chosen.method).planned:
         raise BadOption(f"method {chosen.method!r} plans nothing: leave --method out, or use 'laaciq quantize'")
     file = None if out is None else Path(out)
-    if file is not None and file.is_dir():
-        raise BadOption(f"{file} is a folder: give a file for the plan, such as plan.json")
+    if file is not None:
+        require_free_file(file, overwrite=overwrite)
     folder = find_model(model)
     split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
     loaded = load(folder, device=device)

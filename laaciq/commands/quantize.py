@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.commands.plan import calibrate, decide, needs_text
 from laaciq.corpus import read_split
-from laaciq.engine.files import require_free
+from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
 from laaciq.planning.methods import find_method
-from laaciq.quantization import Calibration, is_checkpoint, write_checkpoint
+from laaciq.quantization import Calibration, write_checkpoint
 from laaciq.quantization.plan import PlanSet
 
 
@@ -36,13 +36,14 @@ def quantize(
     model: str | Path = REFERENCE,
     *,
     out: str | Path,
+    overwrite: bool = False,
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`. A finished one is replaced only with `overwrite`.
 
     `texts` is read only where the method or an option calibrates on it, and of it only the calibration and validation parts.
     """
@@ -51,12 +52,13 @@ def quantize(
     asked = chosen.quantizing()
     find_method(asked.method)
     folder, root = find_model(model), Path(out)
-    require_free(root, _ours)
+    require_free(root, overwrite=overwrite)
     split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
     loaded = load(folder, device=device)
     calibration = calibrate(loaded, split, chosen, progress) if needs_text(asked) else None
     plans, _ = decide(loaded, asked, calibration, served_bound=chosen.served_bound, store=None, progress=progress)
-    write_checkpoints(loaded, plans, root, calibration=calibration, progress=progress)
+    with atomic_folder(root) as partial:
+        write_checkpoints(loaded, plans, partial, calibration=calibration, progress=progress)
     folders = {name: str(path) for name, path in plans.folders(root).items()}
     return QuantizeResult(model=folder.name, plans=plans, folders=folders)
 
@@ -69,8 +71,3 @@ def write_checkpoints(
     with progress.stage("quantizing", total) as advance:
         for name, folder in plans.folders(root).items():
             write_checkpoint(model, plans.plans[name], folder, calibration=calibration, advance=lambda: advance(1))
-
-
-def _ours(root: Path) -> bool:
-    """A checkpoint, or a folder of nothing but checkpoints."""
-    return is_checkpoint(root) or all(is_checkpoint(child) for child in root.iterdir())

@@ -96,16 +96,26 @@ def run(
     *,
     out: str | Path | None = None,
     languages: Iterable[str] | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> RunResult:
-    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
+    """Quantize `model` and measure what each language loses; options as in `RunOptions`. The same call resumes; another one is refused
+    in the same `out` unless `overwrite`."""
     chosen = RunOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
-    return run_chain(chosen, out=Path(out) if out else chosen.default_folder, device=device, progress=progress)
+    target = Path(out) if out else chosen.default_folder
+    return run_chain(chosen, out=target, overwrite=overwrite, device=device, progress=progress)
 
 
-def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress: Progress | None = None) -> RunResult:
+def run_chain(
+    options: RunOptions,
+    *,
+    out: Path,
+    overwrite: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> RunResult:
     progress = progress or Progress()
     find_method(options.method)
     place = pick_device(device)
@@ -115,7 +125,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     if options.passages is not None:
         split = replace(split, test=split.test.spread(options.passages))
     asked, quantizing = options.measuring(), options.quantizing()
-    store = RunFolder(out, description={"command": options.command})
+    store = RunFolder(out, description={"command": options.command}, overwrite=overwrite)
     profiled = profiled_texts(split, quantizing)
     profile_key = key_of("profile", folder.fingerprint, profiled.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
     chain = _Chain(options, split, _Original(folder, device), store, progress, place, profile_key)
@@ -161,6 +171,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
     write_text(out / "report.md", shown())
     drawn = partial(html_report, evaluation, plans, command=options.command, baseline=baseline, planning=planning)
     write_text(out / "report.html", drawn(profile=profile))
+    store.finish()
     return result
 
 
