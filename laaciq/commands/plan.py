@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from laaciq.engine.files import write_text
+from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
@@ -28,15 +28,16 @@ def plan(
 ) -> Planning:
     """Plan the storage of every tensor under a budget; options as in `CheckpointOptions`.
 
-    With `out` the plan is written there, to be edited or given to `quantize` and `run`. What was computed on the way stays beside it, and is
+    With `out` the plan is written there, to be edited or given to `quantize` and `run`; a plan that is there is replaced only with
+    `overwrite`. What was computed on the way stays beside it, and is
     not computed again.
     """
     chosen = CheckpointOptions.of(**{"method": "planned", **options})
     if not find_method(chosen.method).planned:
         raise BadOption(f"method {chosen.method!r} plans nothing: leave --method out, or use 'laaciq quantize'")
     file = None if out is None else Path(out)
-    if file is not None and file.is_dir():
-        raise BadOption(f"{file} is a folder: give a file for the plan, such as plan.json")
+    if file is not None:
+        require_free_file(file, overwrite=overwrite)
     session = Session.open(
         model,
         texts,
@@ -44,6 +45,7 @@ def plan(
         languages=languages,
         out=None if file is None else file.with_name(f"{file.name}.parts"),
         description={} if file is None else {"plan": file.name},
+        overwrite=True,  # parts of another plan: what is still valid is used, the rest replaced
         device=device,
         progress=progress,
     )

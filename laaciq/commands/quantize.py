@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from laaciq.engine.files import require_free
+from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
 from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
 from laaciq.planning.decision import calibrate, decide
 from laaciq.planning.methods import find_method
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.checkpoint import is_checkpoint, write_checkpoint
+from laaciq.quantization.checkpoint import write_checkpoint
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import PlanSet
 from laaciq.trials.session import Session
@@ -44,21 +44,22 @@ def quantize(
     progress: Progress | None = None,
     **options: object,
 ) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`. A finished one is replaced only with `overwrite`.
 
     Of the texts only the calibration and the validation part are read.
     """
     chosen = CheckpointOptions.of(**options)
     find_method(chosen.method)
     root = Path(out)
-    require_free(root, _is_ours)
+    require_free(root, overwrite=overwrite)
     session = Session.open(
         model, texts, chosen.measuring(), languages=languages, device=device, progress=progress
     )  # fmt: skip
     quantizing = chosen.quantizing()
     calibration = calibrate(session, quantizing)
     decision, rounded = decide(session, quantizing, calibration)
-    write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
+    with atomic_folder(root) as partial:
+        write_checkpoints(session, decision.plans, partial, calibration=calibration, rounded=rounded)
     folders = {name: str(path) for name, path in decision.plans.folders(root).items()}
     return QuantizeResult(model=session.folder.name, plans=decision.plans, folders=folders)
 
@@ -76,7 +77,3 @@ def write_checkpoints(
                 calibration=calibration, rounded=rounded, advance=lambda: advance(1),
             )  # fmt: skip
 
-
-def _is_ours(root: Path) -> bool:
-    """A checkpoint, or a folder of nothing but checkpoints."""
-    return is_checkpoint(root) or all(is_checkpoint(child) for child in root.iterdir())
