@@ -43,8 +43,8 @@ from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.model import quantize_model
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
-from laaciq.studies.losses import nll_by_passage
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.scoring.likelihood import nll_by_passage
+from laaciq.trials.quantized_copy import copy_of, put_layers
 
 MEASURE = MeasureOptions()
 Track = Literal["blocks", "model"]
@@ -100,7 +100,7 @@ class Draw:
         self.file = self.out / f"draw-{self.number}.json"
         self.rows = json.loads(self.file.read_text()) if self.file.exists() else {}
         self.prepared = {
-            name: [p for own in test.by_language.values() for p in prepare_all(self.model, own.texts, own.language)]
+            name: [p for own in test.by_language.values() for p in prepare_all(self.model, own)]
             for name, test in self.tests.items()
         }
 
@@ -167,7 +167,7 @@ class Draw:
         store = RunFolder(self.out / "planning" / f"{self.number}-{track}", description={"draw": self.number})
         found = plan_model(self.model, known, options, served_bound=MEASURE.served_bound, store=store)
         layers, others = quantize_model(self.model, found.plan, known)
-        simulate(self.model, self.twin, layers, others=others)
+        put_layers(self.model, self.twin, layers, others=others)
         seconds = time.perf_counter() - began
         size = found.plan.size
         return {
@@ -187,7 +187,7 @@ class Draw:
         began = time.perf_counter()
         layers = list(quantize_layers(self.model, plan, Calibration(self.profile, both, MEASURE)))
         seconds = time.perf_counter() - began
-        simulate(self.model, self.twin, layers)
+        put_layers(self.model, self.twin, layers)
         size = plan.size
         return {
             "block_bits": size.block_bits_per_weight,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
-from laaciq.evaluation.degradation import evaluate_measurements
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import BUILTIN, MeasureOptions
 from laaciq.trials.candidate import LoadedModel
@@ -50,15 +50,7 @@ def evaluate(
     _require_same_tokens(session.original, quantized)
     candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
     (measured,) = session.measure([candidate], test)
-    evaluation = evaluate_measurements(
-        list(measured.values()),
-        original=session.folder.name,
-        quantized=str(checkpoint),
-        texts=test.name,
-        parallel=test.parallel,
-        served_bound=session.options.served_bound,
-        seed=session.options.seed,
-    )
+    evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
     session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
     session.store.finish()
     return evaluation

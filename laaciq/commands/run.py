@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
 from laaciq.engine.progress import Progress
-from laaciq.evaluation.degradation import evaluate_measurements
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.trial import evaluate_trial
 from laaciq.options import REFERENCE, QuantizeOptions, RunOptions
 from laaciq.planning.baseline import baseline_options
 from laaciq.planning.decision import Decision, decide, decision_key, profiled_texts
@@ -155,10 +155,11 @@ class _Chain:
             return decision
 
         decision = session.store.result(f"{prefix}plans.json", Decision, key, compute)
-        root = Path(session.out or ".") / f"{prefix}checkpoint"
-        if not session.store.valid(f"{prefix}checkpoint", key):
+
+        def fill(root: Path) -> None:
             write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
-            session.store.confirm(f"{prefix}checkpoint", key)
+
+        root = session.store.folder(f"{prefix}checkpoint", key, fill)
         candidate = Checkpoints(_trial_name(prefix), key, decision.plans, root)
         return _Arm(prefix, decision, candidate, self._served(decision.plans))
 
@@ -171,15 +172,7 @@ class _Chain:
         return test.select(served)
 
     def _evaluate(self, arm: _Arm, measured: dict[str, Measurement]) -> Evaluation:
-        evaluation = evaluate_measurements(
-            list(measured.values()),
-            original=self.session.folder.name,
-            quantized=describe(arm.decision.plans),
-            texts=arm.test.name,
-            parallel=arm.test.parallel,
-            served_bound=self.options.served_bound,
-            seed=self.options.seed,
-        )
+        evaluation = evaluate_trial(self.session, measured, arm.test, quantized=describe(arm.decision.plans))
         self.session.store.write(f"{arm.prefix}evaluation.json", evaluation.model_dump_json(indent=1))
         return evaluation
 

@@ -78,6 +78,13 @@ class Session:
         session.__dict__["original"] = model
         return session
 
+    def selecting(self, languages: list[str]) -> Session:
+        """The same session, its store and model included, on these languages alone."""
+        narrow = replace(self, split=self.split.select(languages))
+        narrow.__dict__.update({name: self.__dict__[name] for name in ("original", "store") if name in self.__dict__})
+        narrow._copies = self._copies
+        return narrow
+
     @cached_property
     def original(self) -> LanguageModel:
         return load(self.folder, device=self.device)

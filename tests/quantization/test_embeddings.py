@@ -21,7 +21,7 @@ from laaciq.quantization.model import quantize_layers
 from laaciq.speed import BenchOptions
 from laaciq.speed.child import measure_both
 from laaciq.speed.results import Request
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.trials.quantized_copy import copy_of, put_layers
 from tests.tiny import ARCHITECTURES, save_tiny
 
 WEIGHTS = "model.safetensors"
@@ -114,7 +114,7 @@ def test_simulated_embeddings_are_what_checkpoints_mean(architecture, tmp_path):
     model = load(find_model(save_tiny(architecture, tmp_path / "model")))
     plan = quantize(model, tmp_path / "checkpoint", bits=8)
     written, simulated = twin(model, tmp_path / "checkpoint"), copy_of(model)
-    simulate(model, simulated, quantize_layers(model, plan))
+    put_layers(model, simulated, quantize_layers(model, plan))
     assert [t.name for t in plan.token_matrices] == [t.name for t in model.anatomy.token_matrices]
     for tensor in plan.token_matrices:
         before, after = model.anatomy.matrices[tensor.name], written.anatomy.matrices[tensor.name]
