@@ -11,7 +11,7 @@ from laaciq.commands.plan import calibrate
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
-from laaciq.options import CheckpointOptions
+from laaciq.options import QuantizeOptions
 from laaciq.planning.planner import plan_model
 from laaciq.planning.steps import user_weights
 from laaciq.quantization.matrices import quantize_layers
@@ -124,7 +124,7 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
 @pytest.mark.parametrize("objective", ["worst", "mean"])
 def test_the_chosen_plan_is_rounded_once_and_means_what_it_would_mean_rounded_again(model, texts, objective):
     loaded, split = load(find_model(model)), laaciq.read_split(str(texts))
-    options = CheckpointOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
+    options = QuantizeOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
     known = calibrate(loaded, split, options, Progress())
     plan = plan_model(loaded, known, options.quantizing(), served_bound=100).plan
     other = plan.model_copy(update={"weights": {"eng": 1.0}})
