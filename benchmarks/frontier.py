@@ -28,23 +28,22 @@ import torch
 
 from benchmarks.drawn import DrawnLosses
 from laaciq.backends.size import bits_per_weight
-from laaciq.corpus import Texts, language, read_split, read_texts
+from laaciq.corpus import Split, Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
-from laaciq.engine.store import RunFolder
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import Effort, MeasureOptions, QuantizeOptions
-from laaciq.planning.planner import plan_model
+from laaciq.options import Effort, MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
+from laaciq.planning.search import search_plan
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
-from laaciq.quantization.model import quantize_layers
-from laaciq.quantization.model import quantize_model
+from laaciq.quantization.model import quantize_layers, quantize_model
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
-from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.trials.quantized_copy import copy_of, put_layers
+from laaciq.trials.session import Session
 
 MEASURE = MeasureOptions()
 Track = Literal["blocks", "model"]
@@ -160,13 +159,15 @@ class Draw:
         }
 
     def ours(self, budget: float, track: Track) -> dict[str, object]:
-        options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
+        options = WeightOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
         began = time.perf_counter()
         known = Calibration(self.profile, self.calibration, MEASURE, self.validation)
-        # Kept for the menus, which all sizes share.
-        store = RunFolder(self.out / "planning" / f"{self.number}-{track}", description={"draw": self.number})
-        found = plan_model(self.model, known, options, served_bound=MEASURE.served_bound, store=store)
-        layers, others = quantize_model(self.model, found.plan, known)
+        # Kept for the predicted losses, which all sizes share.
+        folder = self.out / "planning" / f"{self.number}-{track}"
+        split = Split(self.calibration, self.validation, self.validation)
+        session = Session.of(self.model, split, MEASURE, out=folder, description={"draw": self.number})
+        found, rounded = search_plan(session, known, options)
+        layers, others = quantize_model(self.model, found.plan, known, rounded=rounded)
         put_layers(self.model, self.twin, layers, others=others)
         seconds = time.perf_counter() - began
         size = found.plan.size
@@ -182,7 +183,7 @@ class Draw:
     def our_gptq(self) -> dict[str, object]:
         """Second-order rounding alone, in the form and on the text of llmcompressor's: one pass, for its time."""
         both = self.calibration.joined(self.validation)
-        options = QuantizeOptions(method="gptq", bits=4, group_size=128)
+        options = WeightOptions(method="gptq", bits=4, group_size=128)
         plan = make_plans(self.model.anatomy, options, self.profile, served_bound=MEASURE.served_bound).first
         began = time.perf_counter()
         layers = list(quantize_layers(self.model, plan, Calibration(self.profile, both, MEASURE)))

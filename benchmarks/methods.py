@@ -25,16 +25,16 @@ from laaciq.corpus import Texts, read_split
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import TerminalProgress
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning.rules import make_plans, reads_text
+from laaciq.options import MeasureOptions, WeightOptions, reads_text
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
-from laaciq.quantization.plan import PlanSet
 from laaciq.quantization.model import quantize_model
+from laaciq.quantization.plan import PlanSet
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
-from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.trials.quantized_copy import copy_of, put_layers
 
 DRAWS = 5
@@ -103,7 +103,7 @@ class Bench:
         self.twin = copy_of(model)
 
     def row(self, options: dict[str, object]) -> Row:
-        asked = QuantizeOptions.of(**options)
+        asked = WeightOptions.of(**options)
         used = self.calibrations if reads_text(asked) else self.calibrations[:1]
         losses, sizes = [], []
         for calibration in used:

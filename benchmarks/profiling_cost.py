@@ -14,8 +14,8 @@ from laaciq.corpus import read_split
 from laaciq.models import find_model, load
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
-from laaciq.scoring.sequences import prepare_all
 from laaciq.scoring.likelihood import nll_by_passage
+from laaciq.scoring.sequences import prepare_all
 
 
 def main() -> None:

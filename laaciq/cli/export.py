@@ -17,7 +17,6 @@ def export(
     checkpoint: Annotated[Path, typer.Argument(help="A folder that 'laaciq quantize' or 'laaciq run' wrote.")],
     format: Annotated[str, typer.Option(help="compressed-tensors, gptq or gguf.")],
     out: Annotated[Path, typer.Option(help="Folder for the export.")],
-    overwrite: shared.Overwrite = False,
     against: Annotated[str | None, typer.Option(help="The original, where --fold changes numbers.")] = None,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
@@ -31,14 +30,11 @@ def export(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.exporting.vllm import rules_sentence
 
-    values = shared.read_values(options, languages)
+    values = shared.read_values(options, texts=texts, languages=languages, against=against)
     found = write(
         checkpoint,
         format=format,
         out=out,
-        overwrite=overwrite,
-        against=against,
-        texts=texts,
         device=device,
         progress=TerminalProgress(),
         **values,

@@ -11,19 +11,18 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.options import BUILTIN, REFERENCE, PlanOptions
 
 if TYPE_CHECKING:
     from laaciq.planning.results import Planning
 
 
-@shared.options_of(CheckpointOptions)
+@shared.options_of(PlanOptions)
 def plan(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     out: Annotated[Path, typer.Option(help="File for the plan.")] = Path("plan.json"),
-    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
@@ -33,8 +32,8 @@ def plan(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.report.wording import planning_sentences
 
-    values = shared.read_values(options, languages)
-    found = make(model, out=out, overwrite=overwrite, texts=texts, device=device, progress=TerminalProgress(), **values)
+    values = shared.read_values(options, texts=texts, languages=languages)
+    found = make(model, out=out, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

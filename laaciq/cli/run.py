@@ -25,12 +25,13 @@ def run(
     """Quantize a model, measure what each language loses, and write a report. Run again, it resumes."""
     # Heavy imports wait until a command needs them, so that --help answers at once.
     from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
-    from laaciq.commands.run import run_chain
+    from laaciq.commands.run import run as run_chain
     from laaciq.engine.progress import TerminalProgress
 
-    chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
+    chosen = RunOptions.of(model=model, **shared.read_values(options, texts=texts, languages=languages))
     folder = out or chosen.default_folder
-    result = run_chain(chosen, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
+    values = shared.read_values(options, texts=texts, languages=languages)
+    result = run_chain(model, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from laaciq.trials.session import Session
 def compare(
     model: str | Path = REFERENCE,
     *,
-    methods: Iterable[str] | None = None,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -36,10 +33,7 @@ def compare(
     Rows that are in `out` already stay, wherever they were computed; a row that failed is tried again. `compare.json` and `report.html` are
     written there.
     """
-    names = {"methods": methods, "languages": languages}
-    chosen = CompareOptions.of(
-        model=str(model), **{name: None if own is None else tuple(own) for name, own in names.items()}, **options
-    )
+    chosen = CompareOptions.of(model=model, **options)
     compared = find_compared_methods(chosen.methods)
     target, place = Path(out) if out else chosen.default_folder, pick_device(device)
     whole = read_split(chosen.texts, seed=chosen.seed)
@@ -48,9 +42,10 @@ def compare(
     split = calibrating(chosen.calibration, whole, test, seed=chosen.seed)
     if (most := chosen.calibration_passages) is not None:
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
+    # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
         find_model(chosen.model), split, chosen.measuring(), progress or Progress(), device,
-        target, {"compare": chosen.model}, overwrite,
+        target, {"command": CompareOptions(model=chosen.model).command}, overwrite,
     )  # fmt: skip
     cost = estimate(session.folder, test, device=place)
     require_memory(cost, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.engine.progress import Progress
@@ -10,7 +9,7 @@ from laaciq.errors import BadOption
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, MeasureOptions
+from laaciq.options import EvaluateOptions
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
@@ -20,25 +19,23 @@ def evaluate(
     checkpoint: str | Path,
     *,
     against: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
-    passages: int | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
     **options: object,
 ) -> Evaluation:
-    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; see `MeasureOptions`. With `out`,
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; options as in `EvaluateOptions`. With `out`,
     what is measured is kept there, and `evaluation.json` written."""
+    chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
     session = Session.open(
-        against,
-        texts,
-        MeasureOptions.of(**options),
-        languages=languages,
-        passages=passages,
+        chosen.against,
+        chosen.texts,
+        chosen.measuring(),
+        languages=chosen.languages,
+        passages=chosen.passages,
         out=out,
-        description={"evaluate": str(checkpoint), "against": str(against)},
+        description={"command": chosen.command},
         overwrite=overwrite,
         device=device,
         progress=progress,

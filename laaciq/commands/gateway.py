@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.commands.opening import open_session
@@ -15,7 +14,6 @@ from laaciq.studies.gateway import Gateway
 def gateway(
     model: str | Path = REFERENCE,
     *,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -24,7 +22,7 @@ def gateway(
 ) -> Gateway:
     """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits. Options as in `GatewayOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""
-    chosen = GatewayOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
+    chosen = GatewayOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = study.gateway(session, chosen)
     session.store.write("gateway.json", result.model_dump_json(indent=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.commands.opening import open_session
@@ -16,7 +15,6 @@ from laaciq.studies.mixture_results import MixtureStudy
 def mixture(
     model: str | Path = REFERENCE,
     *,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -25,7 +23,7 @@ def mixture(
 ) -> MixtureStudy:
     """Calibrate on one language, on all, on more and on less text, and measure each language. Options as in `MixtureOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""
-    chosen = MixtureOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
+    chosen = MixtureOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = mixture_study(session, chosen)
     session.store.write("mixture.json", result.model_dump_json(indent=1))

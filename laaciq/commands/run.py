@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
 from laaciq.engine.progress import Progress
@@ -16,11 +16,10 @@ from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
-from laaciq.options import REFERENCE, QuantizeOptions, RunOptions
+from laaciq.options import REFERENCE, RunOptions, WeightOptions
 from laaciq.planning.baseline import baseline_options
 from laaciq.planning.decision import Decision, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
-from laaciq.planning.methods import find_method
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.quantization.calibration import Calibration
@@ -64,27 +63,16 @@ def run(
     model: str | Path = REFERENCE,
     *,
     out: str | Path | None = None,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
     **options: object,
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
-    chosen = RunOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
-    find_method(chosen.method)
-    session = Session.open(
-        chosen.model,
-        chosen.texts,
-        chosen.measuring(),
-        languages=chosen.languages,
-        passages=chosen.passages,
-        out=out or chosen.default_folder,
-        description={"command": chosen.command},
-        overwrite=overwrite,
-        device=device,
-        progress=progress,
-    )
+    chosen = RunOptions.of(model=model, **options)
+    session = open_session(
+        chosen, out=out or chosen.default_folder, overwrite=overwrite, device=device, progress=progress
+    )  # fmt: skip
     chain = _Chain(session, chosen)
     chain.announce()
     return chain.run()
@@ -144,7 +132,7 @@ class _Chain:
         session.store.finish()
         return result
 
-    def _store(self, prefix: str, options: QuantizeOptions, calibration: Calibration) -> _Arm:
+    def _store(self, prefix: str, options: WeightOptions, calibration: Calibration) -> _Arm:
         """Decide how the model is stored, and write its checkpoints."""
         session = self.session
         key, rounded = decision_key(session, options), None

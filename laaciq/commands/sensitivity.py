@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.commands.opening import open_session
@@ -15,7 +14,6 @@ from laaciq.studies.sensitivity import Sensitivity
 def sensitivity(
     model: str | Path = REFERENCE,
     *,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -24,7 +22,7 @@ def sensitivity(
 ) -> Sensitivity:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Options as in `SensitivityOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""
-    chosen = SensitivityOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
+    chosen = SensitivityOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     part = session.split.calibration if chosen.part == "calibration" else session.split.test
     texts = part if chosen.passages is None else part.spread(chosen.passages)

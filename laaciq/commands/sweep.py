@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.commands.opening import open_session
@@ -15,7 +14,6 @@ from laaciq.studies.sweep import Sweep
 def sweep(
     model: str | Path = REFERENCE,
     *,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -24,7 +22,7 @@ def sweep(
 ) -> Sweep:
     """Quantize to several numbers of bits, and find the fewest that each language tolerates. Options as in `SweepOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""
-    chosen = SweepOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
+    chosen = SweepOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = study.sweep(session, chosen)
     session.store.write("sweep.json", result.model_dump_json(indent=1))

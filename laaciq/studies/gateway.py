@@ -10,18 +10,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
-from laaciq.errors import BadOption, BrokenTexts
+from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
-from laaciq.options import Bits, GridOptions, GroupSize, QuantizeOptions
-from laaciq.planning.methods import METHODS, find_method
+from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, WeightOptions
+from laaciq.stats.estimate import Estimate
 from laaciq.studies.block_sets import best_sets, block_sets, predicted_worst, set_count
 from laaciq.studies.outcomes import Measure, Outcomes, Rank, outcomes
 from laaciq.studies.protection import BlockSet
-from laaciq.stats.estimate import Estimate
 from laaciq.studies.set_losses import ProtectedSets, SetLosses
 from laaciq.studies.texts import require_documents, shortened
 from laaciq.trials.losses import DRAWS
@@ -37,21 +36,6 @@ REPORTED = 3
 # The theory's set, found on a model of twelve blocks.
 PUBLISHED_SET = (0, 9, 11)
 _RANKED: tuple[Measure, ...] = ("worst", "disparity")
-
-
-class GatewayOptions(GridOptions):
-    """What is quantized, and how many blocks are spared."""
-
-    method: str = "rtn"
-    protect: int = 3
-
-    @field_validator("method")
-    @classmethod
-    def _reads_no_text(cls, method: str) -> str:
-        if find_method(method).reads_text:
-            fit = ", ".join(own.name for own in METHODS.values() if not own.reads_text)
-            raise BadOption(f"method {method!r} reads text, which every set would do anew: give one of {fit}")
-        return method
 
 
 class _Result(BaseModel):
@@ -135,7 +119,7 @@ def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHA
     model, seed = session.original, session.options.seed
     count = len(model.anatomy.block_names)
     possible = set_count(count, options.protect)
-    quantizing = QuantizeOptions(**options.model_dump(include={*GridOptions.model_fields, "method"}))
+    quantizing = WeightOptions(**options.model_dump(include={*GridOptions.model_fields, "method"}))
     candidates = ProtectedSets(session, quantizing)
     choosing = _read(model, session.split.validation, VALIDATION_PASSAGES, "validation")
     reporting = _read(model, session.split.test, TEST_PASSAGES, "test")
@@ -143,13 +127,19 @@ def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHA
     original = session.original_losses(choosing, part="validation")
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
     if not served:
-        raise BrokenTexts(f"no language has {session.options.served_bound:g} bits per byte or less: raise --served-bound")
+        raise BrokenTexts(
+            f"no language has {session.options.served_bound:g} bits per byte or less: raise --served-bound"
+        )
     not_served = [code for code in choosing.languages if code not in served]
     choosing, reporting = choosing.select(served), reporting.select(served)
     singles: list[BlockSet] = [(), *block_sets(count, 1)]
     alone = _outcomes(choosing, original, candidates.losses("single blocks", choosing, singles), singles, seed).loss
     unprotected, gains = alone[0], (alone[0] - alone[1:]).T
-    sets = block_sets(count, options.protect) if possible <= exhaustive else _candidates(unprotected, gains, options.protect)
+    sets = (
+        block_sets(count, options.protect)
+        if possible <= exhaustive
+        else _candidates(unprotected, gains, options.protect)
+    )
     measured = candidates.losses("sets of blocks", choosing, sets)
     chosen = _outcomes(choosing, original, measured, sets, seed)
 
@@ -257,7 +247,11 @@ def _correlation(predicted: np.ndarray, measured: np.ndarray) -> float | None:
 
 
 def _reported_sets(
-    candidates: ProtectedSets, chosen: Outcomes, sets: list[BlockSet], reported: Outcomes, names: dict[BlockSet, list[str]]
+    candidates: ProtectedSets,
+    chosen: Outcomes,
+    sets: list[BlockSet],
+    reported: Outcomes,
+    names: dict[BlockSet, list[str]],
 ) -> list[ReportedSet]:
     found = []
     for index, (own, reasons) in enumerate(names.items()):

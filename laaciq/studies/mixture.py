@@ -29,7 +29,7 @@ Weights = dict[str, float]
 def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     """Quantize under every mix, with every number of passages and with all. Minimax weights are found with all passages, and used with fewer
     too."""
-    named = [language(name).code for name in (options.only, *(options.leave_out or ()))]
+    named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
     _require_texts(session.split, named)
     original = session.original_losses(session.split.validation, part="validation")
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
@@ -74,7 +74,7 @@ def _require_texts(split: Split, named: list[str]) -> None:
     if missing := [code for code in named if code not in known]:
         raise UnknownLanguage(
             f"{split.calibration.name} has no text in {language(missing[0]).name} ({missing[0]}): "
-            f"give --only and --leave-out of {', '.join(known)}"
+            f"give --single-language and --leave-out of {', '.join(known)}"
         )
     for code in known:
         if not len(split.calibration[code]):

@@ -10,7 +10,7 @@ import torch
 
 from laaciq.engine.store import key_of
 from laaciq.options import GridOptions
-from laaciq.planning.methods import find_method
+from laaciq.options.methods import find_method
 from laaciq.profiling.activations import readings, text_masks
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
@@ -42,7 +42,9 @@ class Recalibrations:
             test = session.losses(candidate, split.test, part="test")
             seed = session.options.seed
             self._losses[candidate.key] = {
-                "validation": Losses.measured(validation, parallel=split.validation.parallel, seed=seed, divergence=True),
+                "validation": Losses.measured(
+                    validation, parallel=split.validation.parallel, seed=seed, divergence=True
+                ),
                 "test": Losses.measured(test, parallel=split.test.parallel, seed=seed),
             }
         return self._losses[candidate.key][part]

@@ -9,9 +9,9 @@ from itertools import takewhile
 import numpy as np
 
 from laaciq.corpus import language
-from laaciq.stats.estimate import Estimate
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.verdict import percent
+from laaciq.stats.estimate import Estimate
 from laaciq.studies.mixes import MIXES, Mix, mix_name
 from laaciq.studies.mixture_results import LeftOut
 from laaciq.trials.losses import Losses

@@ -21,7 +21,7 @@ from laaciq.engine.store import key_of
 from laaciq.errors import BadOption, LaaciqError, MissingExtra
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models.loading import check_finite
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
 from laaciq.planning.rules import served_languages
 from laaciq.quantization.model import quantize_model
@@ -147,7 +147,7 @@ class Rows:
         """Calibration and validation text of the languages that are served, shuffled: all text that a library reads is calibration text."""
         session, split = self.session, self.session.split
         profile = session.profile(split.calibration.spread(SERVED_PASSAGES), name="profiles/served.json")
-        served = served_languages(profile, session.options.served_bound, None)
+        served = served_languages(profile, session.options.served_bound)
         both = split.calibration.joined(split.validation).select(served)
         texts = [text for passages in both.by_language.values() for text in passages.texts]
         return [texts[i] for i in np.random.default_rng(session.options.seed).permutation(len(texts))]
@@ -163,7 +163,7 @@ def _reason(error: BaseException) -> str:
     return first if isinstance(error, LaaciqError) else f"{type(error).__name__}: {first}"
 
 
-def _settings(plan: Plan, options: QuantizeOptions) -> str:
+def _settings(plan: Plan, options: WeightOptions) -> str:
     planned = options.budget or plan.method == "planned"
     grid = "bits and groups by tensor" if planned else f"groups of {options.group_size}"
     tuned = f", {plan.tuned} epochs of tuning" if plan.tuned else ""

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.sequences import ScoredPassage
@@ -38,7 +38,7 @@ class ProtectedSets:
     """Candidates that differ in which blocks are protected. They are measured together, since sets with a common prefix share passes."""
 
     session: Session
-    quantizing: QuantizeOptions
+    quantizing: WeightOptions
     _by_prefix: bool | None = field(init=False, default=None)
 
     @property

@@ -5,48 +5,17 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from laaciq.engine.store import key_of
-from laaciq.errors import BadOption
 from laaciq.evaluation.results import Disparity, Evaluation, Summary
 from laaciq.evaluation.trial import evaluate_trial
-from laaciq.options import Bits, GroupSize, Options, QuantizeOptions
-from laaciq.planning.methods import find_method
+from laaciq.options import Bits, GroupSize, SweepOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.model import quantize_layers
 from laaciq.stats.estimate import Estimate
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
-
-
-class SweepOptions(Options):
-    """What is swept, and how much loss is tolerated."""
-
-    bits: tuple[Bits, ...]
-    tolerance: float
-    group_size: GroupSize
-    symmetric: bool
-    method: str
-
-    @field_validator("bits")
-    @classmethod
-    def _ascending(cls, bits: tuple[int, ...]) -> tuple[int, ...]:
-        if not bits:
-            raise BadOption("no bits to sweep: give for example 2,3,4,6,8")
-        return tuple(sorted(set(bits)))
-
-    @field_validator("tolerance")
-    @classmethod
-    def _not_negative(cls, tolerance: float) -> float:
-        if not tolerance >= 0:
-            raise BadOption(f"tolerance {tolerance} is out of range: give a loss such as 0.05 for 5 %")
-        return tolerance
-
-    @field_validator("method")
-    @classmethod
-    def _known(cls, method: str) -> str:
-        return find_method(method).name
 
 
 class Sweep(BaseModel):
@@ -94,7 +63,7 @@ def sweep(session: Session, options: SweepOptions) -> Sweep:
 
 
 def _candidate(session: Session, options: SweepOptions, bits: int) -> InMemory:
-    quantizing = QuantizeOptions(
+    quantizing = WeightOptions(
         method=options.method, bits=bits, group_size=options.group_size, symmetric=options.symmetric
     )
     plan = make_plans(session.original.anatomy, quantizing).first

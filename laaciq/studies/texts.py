@@ -14,7 +14,9 @@ def require_documents(texts: Texts, part: str) -> None:
     """At least two documents in every language: one document has no spread."""
     for code, passages in texts.by_language.items():
         if len(set(passages.documents)) < 2:
-            raise BrokenTexts(f"{code} has one document only in the {part} part: no interval can be given; give more text")
+            raise BrokenTexts(
+                f"{code} has one document only in the {part} part: no interval can be given; give more text"
+            )
 
 
 def shortened(model: LanguageModel, texts: Texts, *, passages: int, tokens: int) -> Texts:

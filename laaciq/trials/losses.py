@@ -74,7 +74,10 @@ class Losses:
 
     def plus(self, others: Sequence[Losses]) -> Losses:
         """The sum with losses of the same documents."""
-        return replace(self, loss=[sum(parts) for parts in zip(self.loss, *(other.loss for other in others), strict=True)])
+        return replace(
+            self,
+            loss=[np.sum(parts, axis=0) for parts in zip(self.loss, *(other.loss for other in others), strict=True)],
+        )
 
     def over(self, whole: Losses) -> Losses:
         """The share of `whole`, losses of the same documents, in place of losses per token."""

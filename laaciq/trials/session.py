@@ -136,12 +136,9 @@ class Session:
         prepared = {code: self.prepared(texts[code]) for code in pending}
         tokens = sum(passage.scored_tokens for passages in prepared.values() for passage in passages)
         with self.progress.stage(title, tokens * passes) as advance:
-            return {
-                code: self.store.result(
-                    _file(name, code), kind, keys[code], lambda code=code: compute(code, prepared[code], advance)
-                )
-                for code in texts.languages
-            }
+            for code in pending:
+                self.store.keep(_file(name, code), compute(code, prepared[code], advance), keys[code])
+        return {code: self.store.read(_file(name, code), kind) for code in texts.languages}
 
     def prepared(self, passages: Passages) -> list[ScoredPassage]:
         return prepare_all(self.original, passages, self.options)
@@ -173,7 +170,9 @@ class Session:
 
         """
         pending = {code: self._missing(candidates, texts[code], part) for code in texts.languages}
-        with self.progress.stage("measuring", sum(len(texts[code]) for code in texts.languages if pending[code])) as advance:
+        with self.progress.stage(
+            "measuring", sum(len(texts[code]) for code in texts.languages if pending[code])
+        ) as advance:
             for code, missing in pending.items():
                 if missing:
                     self._measure_side_by_side(missing, texts[code], part, advance)
@@ -202,9 +201,7 @@ class Session:
         return [
             candidate
             for candidate in candidates
-            if not self.store.valid(
-                _trial(candidate, part, passages.language.code), self.key(passages, candidate.key)
-            )
+            if not self.store.valid(_trial(candidate, part, passages.language.code), self.key(passages, candidate.key))
         ]
 
     def _measure_side_by_side(

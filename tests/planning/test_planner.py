@@ -11,8 +11,8 @@ from laaciq.commands.opening import open_session
 from laaciq.errors import BadOption
 from laaciq.options import PlanOptions
 from laaciq.planning.budget import user_weights
-from laaciq.planning.minimax import IMPROVEMENT
 from laaciq.planning.decision import calibrate, decide
+from laaciq.planning.minimax import IMPROVEMENT
 from laaciq.quantization.model import quantize_layers
 from tests.tiny import save_tiny
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
-from laaciq.corpus import language, read_split
+from laaciq.corpus import read_split
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
