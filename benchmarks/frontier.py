@@ -33,7 +33,7 @@ from laaciq.engine.files import write_text
 from laaciq.engine.store import RunFolder
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import Effort, MeasureOptions, QuantizeOptions
+from laaciq.options import Effort, MeasureOptions, WeightOptions
 from laaciq.planning.planner import plan_model
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
@@ -160,7 +160,7 @@ class Draw:
         }
 
     def ours(self, budget: float, track: Track) -> dict[str, object]:
-        options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
+        options = WeightOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
         began = time.perf_counter()
         known = Calibration(self.profile, self.calibration, MEASURE, self.validation)
         # Kept for the menus, which all sizes share.
@@ -182,7 +182,7 @@ class Draw:
     def our_gptq(self) -> dict[str, object]:
         """Second-order rounding alone, in the form and on the text of llmcompressor's: one pass, for its time."""
         both = self.calibration.joined(self.validation)
-        options = QuantizeOptions(method="gptq", bits=4, group_size=128)
+        options = WeightOptions(method="gptq", bits=4, group_size=128)
         plan = make_plans(self.model.anatomy, options, self.profile, served_bound=MEASURE.served_bound).first
         began = time.perf_counter()
         layers = list(quantize_layers(self.model, plan, Calibration(self.profile, both, MEASURE)))

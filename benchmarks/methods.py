@@ -25,8 +25,8 @@ from laaciq.corpus import Texts, read_split
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import TerminalProgress
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning.rules import make_plans, reads_text
+from laaciq.options import MeasureOptions, WeightOptions, reads_text
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
@@ -57,8 +57,8 @@ ROWS: dict[str, dict[str, object]] = {
     "MSE grid, affine": {"method": "mse", "symmetric": False},
     "ACIQ, one α a tensor": {"method": "aciq", "group_size": "tensor"},
     "ACIQ by group": {"method": "aciq"},
-    "LA-ACIQ as published, one α a tensor": {"method": "seed", "group_size": "tensor"},
-    "LA-ACIQ as published, by group": {"method": "seed"},
+    "LA-ACIQ as published, one α a tensor": {"method": "la-aciq", "group_size": "tensor"},
+    "LA-ACIQ as published, by group": {"method": "la-aciq"},
     "effective weights": {"method": "effective"},
     "minimax over languages": {"method": "minimax"},
     "A: a checkpoint a language": {"method": "effective", "separate": True},
@@ -103,7 +103,7 @@ class Bench:
         self.twin = copy_of(model)
 
     def row(self, options: dict[str, object]) -> Row:
-        asked = QuantizeOptions.of(**options)
+        asked = WeightOptions.of(**options)
         used = self.calibrations if reads_text(asked) else self.calibrations[:1]
         losses, sizes = [], []
         for calibration in used:

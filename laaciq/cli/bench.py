@@ -13,9 +13,10 @@ from laaciq import speed
 from laaciq.cli import options as shared
 from laaciq.commands.bench import bench as run_bench
 from laaciq.engine.progress import TerminalProgress
+from laaciq.options import BenchOptions
 
 
-@shared.options_of(speed.BenchOptions)
+@shared.options_of(BenchOptions)
 def bench(
     checkpoint: Annotated[str, typer.Argument(help="The quantized model.")],
     against: Annotated[
@@ -26,7 +27,8 @@ def bench(
     **options: Any,
 ) -> None:
     """Measure tokens a second and memory of a quantized checkpoint beside its original."""
-    found = run_bench(checkpoint, against=against, device=device, progress=TerminalProgress(), **options)
+    values = shared.read_values(options, against=against)
+    found = run_bench(checkpoint, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:

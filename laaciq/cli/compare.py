@@ -44,12 +44,10 @@ def compare(
     from laaciq.commands.compare import compare as compare_methods
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or CompareOptions(model=model).default_folder
-    values = shared.read_values(options, languages)
+    values = shared.read_values(options, texts=texts, languages=languages, methods=methods)
+    target = out or CompareOptions.of(model=model, **values).default_folder
     found = compare_methods(
         model,
-        methods=shared.split_names(methods),
-        texts=texts,
         out=target,
         device=device,
         progress=TerminalProgress(),

@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, MeasureOptions
+from laaciq.options import BUILTIN, EvaluateOptions
 
 
-@shared.options_of(MeasureOptions)
+@shared.options_of(EvaluateOptions)
 def evaluate(
     checkpoint: Annotated[
         str,
@@ -31,10 +31,8 @@ def evaluate(
     from laaciq.commands.evaluate import evaluate as evaluate_chain
     from laaciq.engine.progress import TerminalProgress
 
-    values = shared.read_values(options, languages)
-    found = evaluate_chain(
-        checkpoint, against=against, texts=texts, device=device, progress=TerminalProgress(), **values
-    )
+    values = shared.read_values(options, texts=texts, languages=languages)
+    found = evaluate_chain(checkpoint, against=against, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:

@@ -30,13 +30,11 @@ def export(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.exporting.vllm import rules_sentence
 
-    values = shared.read_values(options, languages)
+    values = shared.read_values(options, texts=texts, languages=languages, against=against)
     found = write(
         checkpoint,
         format=format,
         out=out,
-        against=against,
-        texts=texts,
         device=device,
         progress=TerminalProgress(),
         **values,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.options import BUILTIN, REFERENCE, GatewayOptions
 
 if TYPE_CHECKING:
     from laaciq.evaluation import Estimate
@@ -20,17 +19,11 @@ if TYPE_CHECKING:
     from laaciq.studies.outcomes import Measure, Rank
 
 
-class _Options(MeasureOptions, GridOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.options_of(GatewayOptions)
 def gateway(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
-    protect: Annotated[int, typer.Option(help="How many blocks stay in 16 bits.")] = 3,
-    method: Annotated[str, typer.Option(help="How weights become codes: one that reads no text.")] = "rtn",
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
@@ -40,13 +33,10 @@ def gateway(
     from laaciq.commands.gateway import gateway as search
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-gateway"
-    values = shared.read_values(options, languages)
+    values = shared.read_values(options, texts=texts, languages=languages)
+    target = out or GatewayOptions.of(model=model, **values).default_folder
     found = search(
         model,
-        texts=texts,
-        protect=protect,
-        method=method,
         out=target,
         device=device,
         progress=TerminalProgress(),

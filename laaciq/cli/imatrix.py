@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
+from laaciq.options import BUILTIN, REFERENCE, ImatrixOptions
 
 
-@shared.options_of(MeasureOptions)
+@shared.options_of(ImatrixOptions)
 def imatrix(
     out: Annotated[Path, typer.Option(help="Folder for the files.")],
     model: shared.Model = REFERENCE,
@@ -29,8 +29,8 @@ def imatrix(
     from laaciq.commands.imatrix import imatrix as write
     from laaciq.engine.progress import TerminalProgress
 
-    values = shared.read_values(options, languages)
-    found = write(model, out=out, plan=plan, texts=texts, device=device, progress=TerminalProgress(), **values)
+    values = shared.read_values(options, texts=texts, languages=languages, plan=plan)
+    found = write(model, out=out, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

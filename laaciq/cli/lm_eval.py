@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN
+from laaciq.options import BUILTIN, TasksOptions
 
 
+@shared.options_of(TasksOptions)
 def tasks(
     out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given as --include_path.")],
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
-    seed: Annotated[int, typer.Option(help="Of the split, as in 'laaciq run'.")] = 0,
+    **options: Any,
 ) -> None:
     """Write test text as tasks of lm-evaluation-harness: bits per byte, and whose words are in order."""
     from laaciq.commands.tasks import tasks as write_tasks
 
-    written = write_tasks(out, texts=texts, languages=shared.split_names(languages), seed=seed)
+    written = write_tasks(out, **shared.read_values(options, texts=texts, languages=languages))
     console = Console()
     for group, members in written.groups.items():
         console.print(f"{group}: {', '.join(members)}", soft_wrap=True, highlight=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,33 +10,23 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions, MixtureOptions
+from laaciq.options import BUILTIN, REFERENCE, MixtureOptions
 
 if TYPE_CHECKING:
     from laaciq.studies import MixtureStudy
     from laaciq.studies.mixture_results import Setting
 
-_DEFAULT: tuple[int, ...] = MixtureOptions.model_fields["passages"].default
+_DEFAULT: tuple[int, ...] = MixtureOptions.model_fields["calibration_passages"].default
 
 
-class _Options(MeasureOptions, MixtureOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.options_of(MixtureOptions)
 def mixture(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
-    passages: Annotated[
-        str, typer.Option(help="Passages a language that are tried, with commas between; all are tried too.")
+    calibration_passages: Annotated[
+        str, typer.Option(help=MixtureOptions.model_fields["calibration_passages"].description)
     ] = ",".join(map(str, _DEFAULT)),
-    leave_out: Annotated[
-        str | None, typer.Option(help="Leave these out in turn, for example 'swa,tam'; the worst two if not given.")
-    ] = None,
-    test_passages: Annotated[
-        int | None, typer.Option(min=2, help="Most test passages a language, to save time.")
-    ] = None,
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
@@ -47,14 +36,12 @@ def mixture(
     from laaciq.commands.mixture import mixture as study
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-mixture"
-    values = shared.read_values(options, languages)
+    values = shared.read_values(options, texts=texts, languages=languages, calibration_passages=calibration_passages)
+    if "calibration_passages" in values:
+        values["calibration_passages"] = shared.split_numbers("calibration passages", calibration_passages)
+    target = out or MixtureOptions.of(model=model, **values).default_folder
     found = study(
         model,
-        passages=shared.split_numbers("passages", passages),
-        leave_out=None if leave_out is None else tuple(shared.split_names(leave_out) or ()),
-        test_passages=test_passages,
-        texts=texts,
         out=target,
         device=device,
         progress=TerminalProgress(),

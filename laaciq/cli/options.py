@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import click
 import typer
+from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
 from laaciq.errors import BadOption
@@ -70,13 +72,17 @@ def _plain(annotation: Any) -> Any:
     return get_args(inner)[0] if get_origin(inner) is Annotated else inner
 
 
-def read_values(options: dict[str, Any], languages: str | None) -> dict[str, Any]:
-    """What was typed, as Python has it."""
-    values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in options.items()}
+_NAMES = ("languages", "calibration_languages", "hold_out", "leave_out", "methods")
+
+
+def read_values(options: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What was typed, and nothing else, as Python has it."""
+    source = click.get_current_context().get_parameter_source
+    typed = {n: value for n, value in (options | more).items() if source(n) is not ParameterSource.DEFAULT}
+    values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in typed.items()}
     if "group_size" in values:
         values["group_size"] = group_size(values["group_size"])
-    names = {"languages": languages} | {name: values[name] for name in ("calibrate", "hold_out") if name in values}
-    return values | {name: None if text is None else tuple(split_names(text) or ()) for name, text in names.items()}
+    return values | {name: tuple(split_names(values[name]) or ()) for name in _NAMES if name in values}
 
 
 def split_names(names: str | None) -> list[str] | None:

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.options import BUILTIN, REFERENCE, PlanOptions
 
 if TYPE_CHECKING:
     from laaciq.planning.results import Planning
 
 
-@shared.options_of(CheckpointOptions)
+@shared.options_of(PlanOptions)
 def plan(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
@@ -32,8 +32,8 @@ def plan(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.report.wording import planning_sentences
 
-    values = shared.read_values(options, languages)
-    found = make(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
+    values = shared.read_values(options, texts=texts, languages=languages)
+    found = make(model, out=out, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

@@ -11,19 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
+from laaciq.options import BUILTIN, REFERENCE, ProfileOptions, ScreenOptions, SurveyOptions
 
 if TYPE_CHECKING:
     from laaciq.commands.survey import SurveyRow
     from laaciq.planning.screening import Screening
     from laaciq.profiling.results import Profile
 
-DEFAULT_BITS = 4
-Bits = Annotated[int, typer.Option(help="The bits that are considered.")]
-Kurtosis = Annotated[float, typer.Option(help="κ above which a block is an outlier; the seeds also use 100.")]
 
-
-@shared.options_of(MeasureOptions)
+@shared.options_of(ProfileOptions)
 def profile(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
@@ -31,11 +27,6 @@ def profile(
     out: Annotated[Path, typer.Option(help="The profile, JSON; its report and plots are written beside it.")] = Path(
         "profile.json"
     ),
-    exposure: Annotated[Path | None, typer.Option(help="JSON: tokens seen in training by language.")] = None,
-    predictive: Annotated[
-        bool, typer.Option("--predictive", help="Also predictive redundancy: two more passes.")
-    ] = False,
-    outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
@@ -43,19 +34,9 @@ def profile(
     """Measure what is in the weights and how each language uses them."""
     from laaciq.commands.profile import profile as make_profile
     from laaciq.engine.progress import TerminalProgress
-    from laaciq.planning.screening import ScreeningThresholds
 
-    found = make_profile(
-        model,
-        texts=texts,
-        out=out,
-        device=device,
-        exposure=exposure,
-        predictive=predictive,
-        thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
-        progress=TerminalProgress(),
-        **shared.read_values(options, languages),
-    )
+    values = shared.read_values(options, texts=texts, languages=languages)
+    found = make_profile(model, out=out, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -65,55 +46,42 @@ def profile(
     console.print(f"Next: laaciq screen {out} --bits 4", soft_wrap=True, highlight=False)
 
 
+@shared.options_of(ScreenOptions)
 def screen(
     source: Annotated[str, typer.Argument(help="A model, or a profile made by 'laaciq profile'.")] = REFERENCE,
-    bits: Bits = DEFAULT_BITS,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
-    outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
+    **options: Any,
 ) -> None:
     """Predict whether languages will pay differently, and say what to do. A measurement ('laaciq run') decides."""
     from laaciq.commands.screen import screen as find_screening
     from laaciq.engine.progress import TerminalProgress
-    from laaciq.planning.screening import ScreeningThresholds
 
-    found = find_screening(
-        source,
-        bits=bits,
-        thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        progress=TerminalProgress(),
-    )
+    values = shared.read_values(options, texts=texts, languages=languages)
+    found = find_screening(source, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
     else:
         _print_screening(found)
 
 
+@shared.options_of(SurveyOptions)
 def survey(
     models: Annotated[list[str], typer.Argument(help="Models, or profiles made by 'laaciq profile'.")],
-    bits: Bits = DEFAULT_BITS,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
+    **options: Any,
 ) -> None:
     """Set models side by side: kurtosis, outlier fractions, risk and architecture."""
     from laaciq.commands.survey import survey as make_survey
     from laaciq.engine.progress import TerminalProgress
 
-    rows = make_survey(
-        models,
-        bits=bits,
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        progress=TerminalProgress(),
-    )
+    values = shared.read_values(options, texts=texts, languages=languages)
+    rows = make_survey(models, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(json.dumps([row.model_dump() for row in rows], indent=1))
     else:

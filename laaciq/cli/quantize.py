@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.options import BUILTIN, REFERENCE, QuantizeOptions
 
 
-@shared.options_of(CheckpointOptions)
+@shared.options_of(QuantizeOptions)
 def quantize(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
     model: shared.Model = REFERENCE,
@@ -29,8 +29,8 @@ def quantize(
     from laaciq.commands.quantize import quantize as write
     from laaciq.engine.progress import TerminalProgress
 
-    values = shared.read_values(options, languages)
-    found = write(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
+    values = shared.read_values(options, texts=texts, languages=languages)
+    found = write(model, out=out, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -44,7 +44,7 @@ def quantize(
 
 def methods(as_json: shared.AsJson = False) -> None:
     """List the methods, one line each."""
-    from laaciq.planning.methods import METHODS
+    from laaciq.options.methods import METHODS
 
     if as_json:
         typer.echo(

@@ -27,7 +27,7 @@ def run(
     from laaciq.commands.run import run_chain
     from laaciq.engine.progress import TerminalProgress
 
-    chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
+    chosen = RunOptions.of(model=model, **shared.read_values(options, texts=texts, languages=languages))
     folder = out or chosen.default_folder
     result = run_chain(chosen, out=folder, device=device, progress=TerminalProgress())
     if as_json:

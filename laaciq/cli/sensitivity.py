@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.corpus import language
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.options import BUILTIN, REFERENCE, SensitivityOptions
 
 if TYPE_CHECKING:
     from laaciq.studies import Sensitivity
@@ -23,19 +22,11 @@ _CELL = 7
 _LABEL = 17
 
 
-class _Options(MeasureOptions, GridOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.options_of(SensitivityOptions)
 def sensitivity(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
-    part: Annotated[
-        str,
-        typer.Option(help="Part of the texts: calibration, so that bits may be chosen from the result, or test."),
-    ] = "calibration",
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
@@ -45,11 +36,9 @@ def sensitivity(
     from laaciq.commands.sensitivity import sensitivity as measure_parts
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-sensitivity"
-    values = shared.read_values(options, languages)
-    found = measure_parts(
-        model, part=part, texts=texts, out=target, device=device, progress=TerminalProgress(), **values
-    )
+    values = shared.read_values(options, texts=texts, languages=languages)
+    target = out or SensitivityOptions.of(model=model, **values).default_folder
+    found = measure_parts(model, out=target, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

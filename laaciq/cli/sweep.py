@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,25 +11,19 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.corpus import language
-from laaciq.options import BITS, BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.options import BITS, BUILTIN, REFERENCE, SweepOptions
 
 if TYPE_CHECKING:
     from laaciq.evaluation import Estimate
     from laaciq.studies import Sweep
 
 
-class _Options(MeasureOptions, GridOptions):
-    """What a sweep shares with a run; its own `bits` are several."""
-
-
-@shared.options_of(_Options)
+@shared.options_of(SweepOptions)
 def sweep(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     bits: Annotated[str, typer.Option(help="Of 2, 3, 4, 6 and 8, with commas between.")] = ",".join(map(str, BITS)),
-    method: Annotated[str, typer.Option(help="How weights become codes: one that reads no text.")] = "rtn",
-    tolerance: Annotated[float, typer.Option(help="Loss that a language tolerates; 0.05 is 5 %.")] = 0.05,
     out: shared.Out = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
@@ -40,13 +33,12 @@ def sweep(
     from laaciq.commands.sweep import sweep as sweep_bits
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-sweep"
-    values = shared.read_values(options, languages) | {"bits": shared.split_numbers("bits", bits)}
+    values = shared.read_values(options, texts=texts, languages=languages, bits=bits)
+    if "bits" in values:
+        values["bits"] = shared.split_numbers("bits", bits)
+    target = out or SweepOptions.of(model=model, **values).default_folder
     found = sweep_bits(
         model,
-        texts=texts,
-        tolerance=tolerance,
-        method=method,
         out=target,
         device=device,
         progress=TerminalProgress(),

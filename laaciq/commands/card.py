@@ -18,7 +18,7 @@ from laaciq.commands.run import BASELINE, Decided
 from laaciq.engine.files import write_text
 from laaciq.engine.store import CARD, MARKER
 from laaciq.errors import BadOption, BrokenModel
-from laaciq.options import REFERENCE
+from laaciq.options import REFERENCE, CardOptions
 from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
@@ -49,21 +49,23 @@ class _Marker(BaseModel):
 def card(
     run: str | Path,
     *,
-    base_model: str | None = None,
-    name: str | None = None,
-    license: str | None = None,
     out: str | Path | None = None,
+    **options: object,
 ) -> Card:
-    """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`.
+    """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`. Options as in
+    `CardOptions`.
 
     `base_model` is the original's name on the hub, known already where the run took it from there; `license` is the original's own where its
     card says so. `name` is what the quantized model will be called.
     """
+    chosen = CardOptions.of(run=run, **options)
     found = _read_run(Path(run))
     original = found.evaluation.original
-    base_model = _hub_name(base_model, "base-model") or (original if _from_hub(original, "config.json") else None)
-    licensed = {"license": license} if license else _license_of(original)
-    contents = _public(found, base_model=base_model, name=_hub_name(name, "name"))
+    base_model = _hub_name(chosen.base_model, "base-model") or (
+        original if _from_hub(original, "config.json") else None
+    )
+    licensed = {"license": chosen.license} if chosen.license else _license_of(original)
+    contents = _public(found, base_model=base_model, name=_hub_name(chosen.name, "name"))
     head = card_head(
         contents.evaluation,
         kind=contents.profile.architecture.kind,

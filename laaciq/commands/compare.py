@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,8 +28,6 @@ from laaciq.trials.estimate import estimate, require_memory
 def compare(
     model: str | Path = REFERENCE,
     *,
-    methods: Iterable[str] | None = None,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
@@ -41,10 +38,7 @@ def compare(
     Rows that are in `out` already stay, wherever they were computed; one that failed is tried again. `compare.json` and `report.html` are
     written there.
     """
-    names = {"methods": methods, "languages": languages}
-    chosen = CompareOptions.of(
-        model=str(model), **{name: None if own is None else tuple(own) for name, own in names.items()}, **options
-    )
+    chosen = CompareOptions.of(model=model, **options)
     progress = progress or Progress()
     compared = find_compared_methods(chosen.methods)
     target = Path(out) if out else chosen.default_folder

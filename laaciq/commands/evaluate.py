@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from laaciq.corpus import read_split
@@ -11,7 +10,7 @@ from laaciq.errors import BadOption
 from laaciq.evaluation import Evaluation, evaluate_measurements, measure
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.models.loading import pick_device
-from laaciq.options import BUILTIN, MeasureOptions
+from laaciq.options import EvaluateOptions
 from laaciq.quantization.switch import for_language
 from laaciq.trials.estimate import estimate, require_memory
 
@@ -20,19 +19,19 @@ def evaluate(
     checkpoint: str | Path,
     *,
     against: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> Evaluation:
-    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; see `MeasureOptions`."""
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; options as in `EvaluateOptions`."""
     progress = progress or Progress()
-    asked = MeasureOptions.of(**options)
-    original_folder = find_model(against)
-    test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
+    chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
+    asked = chosen.measuring()
+    original_folder = find_model(chosen.against)
+    test = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages).test
+    test = test if chosen.passages is None else test.spread(chosen.passages)
     require_memory(estimate(original_folder, test, device=pick_device(device)), pick_device(device))
-    folder = find_model(checkpoint)
+    folder = find_model(chosen.checkpoint)
     original, quantized = load(original_folder, device=device), load(folder, device=device)
     _require_same_tokens(original, quantized)
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +12,7 @@ from laaciq.engine.files import atomic_folder, require_free, write_text
 from laaciq.engine.progress import Progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
+from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
 from laaciq.planning.rules import equal_weights, served_languages
 from laaciq.profiling.profile import profile_model
 
@@ -35,25 +34,23 @@ def imatrix(
     model: str | Path = REFERENCE,
     *,
     out: str | Path,
-    plan: str | Path | None = None,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> Imatrix:
     """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
-    `laaciq.plan`; and of a plan the types of its tensors. Options as in `MeasureOptions`."""
-    asked, folder = MeasureOptions.of(**options), Path(out)
+    `laaciq.plan`; and of a plan the types of its tensors. Options as in `ImatrixOptions`."""
+    chosen, folder = ImatrixOptions.of(model=model, **options), Path(out)
+    asked = chosen.measuring()
     require_free(folder, lambda there: (there / RESULT).exists())
-    split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
-    loaded = load(find_model(model), device=device)
-    planned = None if plan is None else read_plan_file(Path(plan), loaded.anatomy)
+    split = read_split(chosen.texts, seed=asked.seed).select(chosen.languages)
+    loaded = load(find_model(chosen.model), device=device)
+    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
     profile = profile_model(
         loaded, split.calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress or Progress()
     )
     weights = planned.weights if planned else {}
-    weights = weights or equal_weights(served_languages(profile, asked.served_bound, None))
+    weights = weights or equal_weights(served_languages(profile, asked.served_bound))
     files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
     with atomic_folder(folder) as partial:
         write_importance(profile, partial / IMATRIX, weights=weights)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,11 +13,11 @@ from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
 from laaciq.models import Anatomy, LanguageModel, find_model, load
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, CheckpointOptions, QuantizeOptions
-from laaciq.planning.methods import find_method
+from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, PlanOptions, WeightOptions, reads_text
+from laaciq.options.methods import find_method
 from laaciq.planning.planner import plan_model
 from laaciq.planning.results import Planning
-from laaciq.planning.rules import make_plans, reads_profile, reads_text
+from laaciq.planning.rules import make_plans, reads_profile
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.plan import Plan, PlanSet, count_size
@@ -26,33 +25,26 @@ from laaciq.quantization.plan import Plan, PlanSet, count_size
 # Passages a language that are profiled where a method reads no more of the profile than who is served, and how loud.
 PROFILED = 4
 
-_RULES = ("keep", "protect", "outlier_bits", "attention_bits", "embedding_bits", "rank", "separate")
-
 
 def plan(
     model: str | Path = REFERENCE,
     *,
     out: str | Path | None = None,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> Planning:
-    """Plan the storage of every tensor under a budget; options as in `CheckpointOptions`. With `out` the plan is written there, to be edited
+    """Plan the storage of every tensor under a budget; options as in `PlanOptions`. With `out` the plan is written there, to be edited
     or given to `quantize` and `run`; what was computed on the way stays beside it, and is not computed again."""
     progress = progress or Progress()
-    chosen = CheckpointOptions.of(**{"method": "planned", **options})
-    if not find_method(chosen.method).planned:
-        raise BadOption(f"method {chosen.method!r} plans nothing: leave --method out, or use 'laaciq quantize'")
+    chosen = PlanOptions.of(model=model, **options)
     file = None if out is None else Path(out)
     if file is not None and file.is_dir():
         raise BadOption(f"{file} is a folder: give a file for the plan, such as plan.json")
-    folder = find_model(model)
-    split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
+    folder = find_model(chosen.model)
+    split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     loaded = load(folder, device=device)
-    _refuse_rules(chosen)
-    known = calibrate(loaded, split, chosen, progress)
+    known = calibrate(loaded, split, chosen.quantizing(), chosen.measuring(), progress)
     store = None
     if file is not None:
         store = RunFolder(file.with_name(f"{file.name}.parts"), description={"plan": file.name})
@@ -65,20 +57,22 @@ def plan(
     return found
 
 
-def calibrate(model: LanguageModel, split: Split, options: CheckpointOptions, progress: Progress) -> Calibration:
+def calibrate(
+    model: LanguageModel, split: Split, options: WeightOptions, measuring: MeasureOptions, progress: Progress
+) -> Calibration:
     """Calibration and validation text, and a profile of as much of the former as the method needs."""
     profiled = profiled_texts(split, options)
-    profile = profile_model(model, profiled, options.measuring(), outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
-    return Calibration(profile, split.calibration, options.measuring(), split.validation)
+    profile = profile_model(model, profiled, measuring, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress)
+    return Calibration(profile, split.calibration, measuring, split.validation)
 
 
-def profiled_texts(split: Split, options: QuantizeOptions) -> Texts:
+def profiled_texts(split: Split, options: WeightOptions) -> Texts:
     return split.calibration if reads_profile(options) else split.calibration.spread(PROFILED)
 
 
 def decide(
     model: LanguageModel,
-    options: QuantizeOptions,
+    options: WeightOptions,
     calibration: Calibration | None,
     *,
     served_bound: float,
@@ -89,26 +83,15 @@ def decide(
     if options.plan is not None:
         return PlanSet(plans={"": read_plan_file(Path(options.plan), model.anatomy)}), None
     if find_method(options.method).planned and calibration is not None:
-        _refuse_rules(options)
         found = plan_model(model, calibration, options, served_bound=served_bound, store=store, progress=progress)
         return PlanSet(plans={"": found.plan}), found
     profile = None if calibration is None else calibration.profile
     return make_plans(model.anatomy, options, profile, served_bound=served_bound), None
 
 
-def _refuse_rules(options: QuantizeOptions) -> None:
-    """A planned method decides for itself what the rules of other methods would."""
-    for name in _RULES:
-        if getattr(options, name) != QuantizeOptions.model_fields[name].default:
-            word = f"--{name.replace('_', '-')}"
-            raise BadOption(
-                f"{word} is a rule, and method {options.method!r} plans: leave it out, or give --method gptq"
-            )
-
-
-def needs_text(options: QuantizeOptions) -> bool:
+def needs_profile(options: WeightOptions) -> bool:
     """Must the model be profiled before it is planned?"""
-    return options.plan is not None or reads_text(options) or options.outlier_bits is not None
+    return reads_text(options) or options.outlier_bits is not None
 
 
 def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
@@ -126,7 +109,7 @@ def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
     return found.model_copy(update={"size": count_size(found.tensors, anatomy)})
 
 
-def plan_fingerprint(options: QuantizeOptions) -> str | None:
+def plan_fingerprint(options: WeightOptions) -> str | None:
     """Of the file that the options name: another text is another plan."""
     if options.plan is None:
         return None

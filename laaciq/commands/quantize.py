@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from laaciq.commands.plan import calibrate, decide, needs_text
+from laaciq.commands.plan import calibrate, decide, needs_profile
 from laaciq.corpus import read_split
 from laaciq.engine.files import require_free
 from laaciq.engine.progress import Progress
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
-from laaciq.planning.methods import find_method
+from laaciq.options import REFERENCE, QuantizeOptions
 from laaciq.quantization import Calibration, is_checkpoint, write_checkpoint
 from laaciq.quantization.plan import PlanSet
 
@@ -36,25 +34,22 @@ def quantize(
     model: str | Path = REFERENCE,
     *,
     out: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`.
 
     `texts` is read only where the method or an option calibrates on it, and of it only the calibration and validation parts.
     """
     progress = progress or Progress()
-    chosen = CheckpointOptions.of(**options)
+    chosen = QuantizeOptions.of(model=model, **options)
     asked = chosen.quantizing()
-    find_method(asked.method)
-    folder, root = find_model(model), Path(out)
+    folder, root = find_model(chosen.model), Path(out)
     require_free(root, _ours)
-    split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
+    split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     loaded = load(folder, device=device)
-    calibration = calibrate(loaded, split, chosen, progress) if needs_text(asked) else None
+    calibration = calibrate(loaded, split, asked, chosen.measuring(), progress) if needs_profile(asked) else None
     plans, _ = decide(loaded, asked, calibration, served_bound=chosen.served_bound, store=None, progress=progress)
     write_checkpoints(loaded, plans, root, calibration=calibration, progress=progress)
     folders = {name: str(path) for name, path in plans.folders(root).items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from laaciq.commands.plan import decide, needs_text, plan_fingerprint, profiled_texts
+from laaciq.commands.plan import decide, needs_profile, plan_fingerprint, profiled_texts
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Split, Texts, read_split
 from laaciq.engine.files import write_text
@@ -25,12 +25,12 @@ from laaciq.options import (
     OUTLIER_KURTOSIS,
     REFERENCE,
     MeasureOptions,
-    QuantizeOptions,
     RunOptions,
+    WeightOptions,
 )
+from laaciq.options.methods import find_method
 from laaciq.planning.baseline import baseline_options
 from laaciq.planning.description import describe
-from laaciq.planning.methods import find_method
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.profiling.profile import profile_model
@@ -95,23 +95,20 @@ def run(
     model: str | Path = REFERENCE,
     *,
     out: str | Path | None = None,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
-    chosen = RunOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
+    chosen = RunOptions.of(model=model, **options)
     return run_chain(chosen, out=Path(out) if out else chosen.default_folder, device=device, progress=progress)
 
 
 def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress: Progress | None = None) -> RunResult:
     progress = progress or Progress()
-    find_method(options.method)
     place = pick_device(device)
     folder = find_model(options.model)
-    languages = None if options.languages is None else list(options.languages)
-    split = read_split(options.texts, seed=options.seed).select(languages)
+    split = read_split(options.texts, seed=options.seed).select(options.languages)
     if options.passages is not None:
         split = replace(split, test=split.test.spread(options.passages))
     asked, quantizing = options.measuring(), options.quantizing()
@@ -149,7 +146,7 @@ def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress:
         noise = _numeric_noise(chain.original, test, asked, store, used, progress)
     result = RunResult(
         options=options,
-        screening=screen_profile(profile, bits=options.bits),
+        screening=screen_profile(profile, bits=quantizing.nominal_bits),
         plans=plans,
         evaluation=evaluation,
         baseline=baseline,
@@ -190,13 +187,13 @@ class _Chain:
     profile_key: str
     calibration: Calibration | None = None
 
-    def plan_key(self, quantizing: QuantizeOptions) -> str:
-        if not needs_text(quantizing):
+    def plan_key(self, quantizing: WeightOptions) -> str:
+        if not needs_profile(quantizing):
             return key_of("plans", self.original.folder.fingerprint, quantizing.model_dump())
         read = (self.profile_key, self.split.calibration.fingerprint, self.split.validation.fingerprint)
         return key_of("plans", read, quantizing.model_dump(), plan_fingerprint(quantizing))
 
-    def keys(self, quantizing: QuantizeOptions) -> dict[str, str]:
+    def keys(self, quantizing: WeightOptions) -> dict[str, str]:
         """Of the measurement of every language."""
         decided = (self.plan_key(quantizing), self.options.measuring().model_dump(), self.place.type)
         return {
@@ -207,7 +204,7 @@ class _Chain:
     def pending(self, arm: str, keys: dict[str, str]) -> list[str]:
         return [code for code, key in keys.items() if not self.store.valid(_measured(arm, code), key)]
 
-    def arm(self, name: str, quantizing: QuantizeOptions) -> _Arm:
+    def arm(self, name: str, quantizing: WeightOptions) -> _Arm:
         """Decide how to store the model, and write it."""
         key = self.plan_key(quantizing)
         decided = self.store.result(f"{name}plans.json", Decided, key, lambda: self._decide(quantizing))
@@ -256,7 +253,7 @@ class _Chain:
         key = key_of("evaluation", arm.keys, test.parallel, options.seed)
         return self.store.result(f"{arm.name}evaluation.json", Evaluation, key, compute)
 
-    def _decide(self, quantizing: QuantizeOptions) -> Decided:
+    def _decide(self, quantizing: WeightOptions) -> Decided:
         plans, planning = decide(
             self.original.model,
             quantizing,

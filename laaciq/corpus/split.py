@@ -6,7 +6,7 @@ What is *chosen* (clipping, weights, plans) is chosen on calibration and validat
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ class Split:
     validation: Texts
     test: Texts
 
-    def select(self, names: list[str] | None) -> Split:
+    def select(self, names: Sequence[str] | None) -> Split:
         return Split(self.calibration.select(names), self.validation.select(names), self.test.select(names))
 
 

@@ -11,14 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from laaciq.corpus import language
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.results import FrontPoint, Planning
-from laaciq.planning.rules import served_languages
+from laaciq.planning.rules import deciding_languages, held_out
 from laaciq.planning.search import Search, agreement
 from laaciq.planning.search_space import SearchSpace
 from laaciq.planning.steps import EFFORT_PRESETS, Planner
@@ -31,20 +30,16 @@ FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
 def plan_model(
     model: LanguageModel,
     calibration: Calibration,
-    options: QuantizeOptions,
+    options: WeightOptions,
     *,
     served_bound: float,
     store: RunFolder | None = None,
     progress: Progress | None = None,
 ) -> Planning:
     """The plan of method 'planned', and how it was found. Reads the calibration and the validation text of languages that are served."""
-    held_out = [language(name).code for name in options.hold_out or ()]
     if calibration.profile is None:
         raise BadOption("planning needs a profile of the model: make one of the calibration text first")
-    served = served_languages(calibration.profile, served_bound, options.calibrate)
-    deciding = [code for code in served if code not in held_out]
-    if not deciding:
-        raise BadOption("--hold-out leaves no language to plan for: hold out fewer")
+    deciding = deciding_languages(calibration.profile, options, served_bound)
     how = EFFORT_PRESETS[options.effort]
     known = calibration.texts.select(deciding)
     checked = calibration.validating(deciding)
@@ -69,7 +64,7 @@ def plan_model(
         objective=options.objective,
         effort=options.effort,
         languages=deciding,
-        held_out=held_out,
+        held_out=held_out(options),
         exchange=search.exchange.tolist(),
         scale=search.menu.scale.tolist(),
         gap=search.gap,

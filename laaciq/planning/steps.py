@@ -16,7 +16,9 @@ from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel
-from laaciq.options import FULL_BITS, Effort, QuantizeOptions
+from laaciq.options import Effort, WeightOptions
+from laaciq.options.values import parse_language_weight
+from laaciq.planning.budget import Budget, size_budget
 from laaciq.planning.curvature import measure_curvature
 from laaciq.planning.milp import GAP, SECONDS, Allocation, allocate
 from laaciq.planning.results import PlanLosses, PredictedLosses, Probe
@@ -58,7 +60,7 @@ class Planner:
     model: LanguageModel
     calibration: Calibration
     validation: Texts
-    options: QuantizeOptions
+    options: WeightOptions
     store: RunFolder | None
     progress: Progress
 
@@ -76,9 +78,8 @@ class Planner:
         return base_plans(self.model.anatomy, symmetric=False, token_matrices=whole)
 
     @cached_property
-    def limit(self) -> int:
-        """Bits that the units may take."""
-        return budget_bits(self.model, self.options, self.tensors)
+    def budget(self) -> Budget:
+        return size_budget(self.model.anatomy, self.options, self.tensors)
 
     @cached_property
     def text_key(self) -> str:
@@ -108,6 +109,8 @@ class Planner:
     def menu(self) -> SearchSpace:
         """Predicted losses, not yet to scale."""
         units = make_tensor_groups(self.tensors, FORMATS[self.options.effort], self.options.runtime)
+        # Before anything is measured: a budget that allows no plan is refused at once.
+        self.budget.require(int(sum(unit.sizes.min() for unit in units)))
         key = key_of("menu", self.text_key, [[p.model_dump() for p in c] for unit in units for c in unit.choices])
 
         def compute() -> PredictedLosses:
@@ -136,7 +139,7 @@ class Planner:
     ) -> Allocation:
         losses = [menu.scale * own for own in menu.losses]
         return allocate(
-            losses, menu.sizes, limit or self.limit, self.options.objective,
+            losses, menu.sizes, limit or self.budget.bits, self.options.objective,
             weights=self.user_weights, gap=gap, seconds=seconds,
         )  # fmt: skip
 
@@ -145,7 +148,7 @@ class Planner:
         random = np.random.default_rng([number, len(menu.units)])
         noisy = replace(menu, losses=[own * random.lognormal(0, 1) for own in menu.losses])
         least = int(sum(size.min() for size in menu.sizes))
-        limit = max(least, int(self.limit * random.uniform(0.85, 1.15)))
+        limit = max(least, int(self.budget.bits * random.uniform(0.85, 1.15)))
         chosen = self.allocate(noisy, limit=limit, gap=0.1, seconds=5.0).chosen
         plan = self.plan(menu.tensors(chosen), equal_weights(self.languages))
         return Probe(predicted=menu.predict(np.array(chosen)).tolist(), measured=self.measure(f"probe-{number}", plan))
@@ -174,32 +177,13 @@ class Planner:
         return compute() if self.store is None else self.store.result(f"planning/{name}.json", kind, key, compute)
 
 
-def budget_bits(model: LanguageModel, options: QuantizeOptions, tensors: list[TensorPlan]) -> int:
-    """What the planned tensors may take: the budget, or as much as the plain grid of --bits and --group-size would."""
-    plain = {"bits": options.bits, "group_size": options.group_size, "symmetric": True}
-    in_blocks = [tensor for tensor in tensors if not tensor.used_by]
-    others = FULL_BITS * sum(tensor.weights for tensor in tensors if tensor.used_by)
-    if options.budget is None:
-        return sum(tensor.model_copy(update=plain).stored_bits for tensor in in_blocks) + others
-    if options.budget_for == "blocks":
-        return int(options.budget * sum(tensor.weights for tensor in in_blocks))
-    everything = model.anatomy.parameter_count()
-    return int(options.budget * everything) - FULL_BITS * (everything - sum(tensor.weights for tensor in tensors))
-
-
 def user_weights(entries: tuple[str, ...], languages: list[str]) -> np.ndarray | None:
     """`("eng=5", "swa=2")` → by language, one where nothing is said."""
     if not entries:
         return None
     found = dict.fromkeys(languages, 1.0)
     for entry in entries:
-        name, separator, number = entry.partition("=")
-        try:
-            weight = float(number)
-        except ValueError:
-            weight = -1.0
-        if not separator or weight < 0:
-            raise BadOption(f"--language-weight {entry!r} is no weight: write for example 'swa=3'")
+        name, weight = parse_language_weight(entry)
         if (code := language(name).code) not in found:
             raise BadOption(f"--language-weight names {code}, which is not among the languages that decide")
         found[code] = weight

@@ -10,19 +10,18 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
-from laaciq.errors import BadOption, BrokenTexts
+from laaciq.errors import BrokenTexts
 from laaciq.evaluation import Estimate
 from laaciq.evaluation.degradation import DRAWS
 from laaciq.models import LanguageModel
-from laaciq.options import Bits, GridOptions, GroupSize, MeasureOptions, QuantizeOptions
-from laaciq.planning.methods import METHODS, find_method
+from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, MeasureOptions, WeightOptions
 from laaciq.studies.block_sets import best_sets, block_sets, predicted_worst, set_count
 from laaciq.studies.outcomes import Measure, Outcomes, Rank, outcomes
 from laaciq.studies.protection import BlockSet
@@ -37,21 +36,6 @@ REPORTED = 3
 # The theory's set, found on a model of twelve blocks.
 PUBLISHED_SET = (0, 9, 11)
 _RANKED: tuple[Measure, ...] = ("worst", "disparity")
-
-
-class GatewayOptions(GridOptions):
-    """What is quantized, and how many blocks are spared."""
-
-    method: str = "rtn"
-    protect: int = 3
-
-    @field_validator("method")
-    @classmethod
-    def _reads_no_text(cls, method: str) -> str:
-        if find_method(method).reads_text:
-            fit = ", ".join(own.name for own in METHODS.values() if not own.reads_text)
-            raise BadOption(f"method {method!r} reads text, which every set would do anew: give one of {fit}")
-        return method
 
 
 class _Result(BaseModel):
@@ -148,7 +132,7 @@ def gateway(
     asked = GatewayOptions.of(protect=protect, bits=bits, group_size=group_size, symmetric=symmetric, method=method)
     count = len(model.anatomy.block_names)
     possible = set_count(count, protect)
-    quantizing = QuantizeOptions(**asked.model_dump(exclude={"protect"}))
+    quantizing = WeightOptions(**asked.model_dump(include={*GridOptions.model_fields, "method"}))
     passes = SetPasses(model, options, quantizing, store, progress or Progress())
     choosing = _read(model, validation, VALIDATION_PASSAGES, "validation part")
     reporting = _read(model, test, TEST_PASSAGES, "test part")
@@ -185,7 +169,7 @@ def gateway(
         best_share={measure: _best_share(chosen, measure, sets, count) for measure in _RANKED},
         additive_correlation=_correlation(predicted, chosen.observed["worst"]),
         tested=_reported_sets(passes, chosen, sets, reported, names),
-        **asked.model_dump(),
+        **asked.model_dump(include={*GridOptions.model_fields, "method", "protect"}),
     )
     if store is not None:
         write_text(store.path / "gateway.json", result.model_dump_json(indent=1))

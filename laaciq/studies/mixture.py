@@ -18,7 +18,7 @@ from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR, CROSS_FIT_SPLITS
 from laaciq.evaluation.disparity import disparity_of
 from laaciq.models import LanguageModel
-from laaciq.options import GridOptions, MeasureOptions, MixtureOptions
+from laaciq.options import GridOptions, MixtureOptions
 from laaciq.planning.minimax import minimax_rounds
 from laaciq.planning.rules import equal_weights
 from laaciq.studies.differences import by_language, difference, mean_loss, worst_difference, worst_loss
@@ -36,18 +36,17 @@ Weights = dict[str, float]
 def mixture_study(
     model: LanguageModel,
     split: Split,
-    options: MeasureOptions,
+    chosen: MixtureOptions,
     *,
     store: RunFolder | None = None,
     progress: Progress | None = None,
-    **asked: object,
 ) -> MixtureStudy:
-    """Quantize under every mix, with every number of passages and with all; options as in `MixtureOptions`.
+    """Quantize under every mix, with every number of calibration passages and with all.
 
     Minimax weights are found with all passages, and used with fewer too. What the `store` has is not computed again.
     """
-    chosen = MixtureOptions.of(**asked)
-    named = [language(name).code for name in (chosen.only, *(chosen.leave_out or ()))]
+    options = chosen.measuring()
+    named = [language(name).code for name in (chosen.single_language, *(chosen.leave_out or ()))]
     _require_texts(split, named)
     bench = Recalibrations(model, split, options, chosen, store, progress or Progress())
     heard = bench.original("validation")
@@ -57,7 +56,7 @@ def mixture_study(
     if len(served) < 2:
         raise BadOption("fewer than two languages are served, and nothing can be mixed: give more languages")
     bench = bench.serving(served)
-    numbers = bench.numbers(chosen.passages)
+    numbers = bench.numbers(chosen.calibration_passages)
     extra = chosen.rounds + (LEFT_OUT if chosen.leave_out is None else len(chosen.leave_out))
     _announce(bench, len(MIXES) * len(numbers) - 1 + extra)
     equal, most = equal_weights(served), numbers[-1]
@@ -95,7 +94,7 @@ def _require_texts(split: Split, named: list[str]) -> None:
     if missing := [code for code in named if code not in known]:
         raise UnknownLanguage(
             f"{split.calibration.name} has no text in {language(missing[0]).name} ({missing[0]}): "
-            f"give --only and --leave-out of {', '.join(known)}"
+            f"give --single-language and --leave-out of {', '.join(known)}"
         )
     for code in known:
         if not len(split.calibration[code]):

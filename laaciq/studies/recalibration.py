@@ -16,7 +16,7 @@ from laaciq.engine.store import RunFolder, key_of
 from laaciq.evaluation.disparity import Losses
 from laaciq.models import LanguageModel
 from laaciq.options import GridOptions, MeasureOptions
-from laaciq.planning.methods import find_method
+from laaciq.options.methods import find_method
 from laaciq.profiling.activations import readings, text_masks
 from laaciq.quantization import Calibration
 from laaciq.quantization.grid import QuantizedMatrix

@@ -14,7 +14,7 @@ from laaciq.corpus import Texts
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.models import LanguageModel
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.likelihood import bits_per_byte
@@ -47,7 +47,7 @@ class SetPasses:
 
     model: LanguageModel
     options: MeasureOptions
-    quantizing: QuantizeOptions
+    quantizing: WeightOptions
     store: RunFolder | None
     progress: Progress
     _by_prefix: bool | None = field(init=False, default=None)

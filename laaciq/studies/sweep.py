@@ -8,51 +8,20 @@ from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
-from laaciq.errors import BadOption
 from laaciq.evaluation import Disparity, Estimate, Evaluation, Measurement, Summary, evaluate_measurements, measure
 from laaciq.models import LanguageModel
-from laaciq.options import BITS, Bits, GroupSize, MeasureOptions, Options, QuantizeOptions
-from laaciq.planning.methods import find_method
+from laaciq.options import BITS, Bits, GroupSize, MeasureOptions, SweepOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.matrices import quantize_layers
 from laaciq.quantization.plan import Plan
 from laaciq.trials.estimate import estimate
 from laaciq.trials.quantized_copy import copy_of, simulate
-
-
-class SweepOptions(Options):
-    """What is swept, and how much loss is tolerated."""
-
-    bits: tuple[Bits, ...]
-    tolerance: float
-    group_size: GroupSize
-    symmetric: bool
-    method: str
-
-    @field_validator("bits")
-    @classmethod
-    def _ascending(cls, bits: tuple[int, ...]) -> tuple[int, ...]:
-        if not bits:
-            raise BadOption("no bits to sweep: give for example 2,3,4,6,8")
-        return tuple(sorted(set(bits)))
-
-    @field_validator("tolerance")
-    @classmethod
-    def _not_negative(cls, tolerance: float) -> float:
-        if not tolerance >= 0:
-            raise BadOption(f"tolerance {tolerance} is out of range: give a loss such as 0.05 for 5 %")
-        return tolerance
-
-    @field_validator("method")
-    @classmethod
-    def _known(cls, method: str) -> str:
-        return find_method(method).name
 
 
 class Sweep(BaseModel):
@@ -104,7 +73,7 @@ def sweep(
     plans = {
         own: make_plans(
             model.anatomy,
-            QuantizeOptions(method=method, bits=own, group_size=group_size, symmetric=symmetric),
+            WeightOptions(method=method, bits=own, group_size=group_size, symmetric=symmetric),
         ).first
         for own in asked.bits
     }
@@ -143,7 +112,7 @@ def _result(evaluations: dict[int, Evaluation], asked: SweepOptions) -> Sweep:
         disparity=disparity,
         critical_bits=critical_bits(disparity),
         summary={own: found.summary for own, found in evaluations.items()},
-        **asked.model_dump(),
+        **asked.model_dump(include={"bits", "tolerance", "group_size", "symmetric", "method"}),
     )
 
 

@@ -18,13 +18,13 @@ import torch
 from laaciq import __version__
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
-from laaciq.commands.plan import PROFILED, decide, needs_text, profiled_texts
+from laaciq.commands.plan import PROFILED, decide, needs_profile, profiled_texts
 from laaciq.corpus import Split, Texts
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.models import LanguageModel, ModelFolder, load
 from laaciq.models.loading import check_finite
-from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions, QuantizeOptions
+from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions, WeightOptions
 from laaciq.planning.rules import served_languages
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -92,10 +92,10 @@ class Workshop:
         )
         return made, lambda code: self.twin
 
-    def _ours(self, options: QuantizeOptions) -> tuple[Made, Callable[[str], LanguageModel]]:
+    def _ours(self, options: WeightOptions) -> tuple[Made, Callable[[str], LanguageModel]]:
         began = time.perf_counter()
         known = None
-        if needs_text(options):
+        if needs_profile(options):
             profile = self._profile(profiled_texts(self.split, options))
             known = Calibration(profile, self.split.calibration, self.options, self.split.validation)
         plans, _ = decide(
@@ -126,9 +126,7 @@ class Workshop:
     @cached_property
     def _shuffled(self) -> list[str]:
         """Calibration and validation text of the languages that are served, as all that libraries read is calibration text."""
-        served = served_languages(
-            self._profile(self.split.calibration.spread(PROFILED)), self.options.served_bound, None
-        )
+        served = served_languages(self._profile(self.split.calibration.spread(PROFILED)), self.options.served_bound)
         both = self.split.calibration.joined(self.split.validation).select(served)
         texts = [text for passages in both.by_language.values() for text in passages.texts]
         return [texts[i] for i in np.random.default_rng(self.options.seed).permutation(len(texts))]
@@ -144,7 +142,7 @@ class Workshop:
         return self.store.result(f"profiles/{key[:12]}.json", Profile, key, compute)
 
 
-def _settings(plan: Plan, options: QuantizeOptions) -> str:
+def _settings(plan: Plan, options: WeightOptions) -> str:
     grid = (
         "bits and groups by tensor" if options.budget or plan.method == "planned" else f"groups of {options.group_size}"
     )

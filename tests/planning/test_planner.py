@@ -11,7 +11,7 @@ from laaciq.commands.plan import calibrate
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
-from laaciq.options import CheckpointOptions
+from laaciq.options import QuantizeOptions
 from laaciq.planning.planner import plan_model
 from laaciq.planning.steps import user_weights
 from laaciq.quantization.matrices import quantize_layers
@@ -38,7 +38,7 @@ def planned(model, texts, **options):
     return laaciq.plan(model, texts=str(texts), served_bound=100, **options)
 
 
-@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "disparity", "mean"])
+@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "worst-and-spread", "mean"])
 @pytest.mark.parametrize("budget", [3.5, 5.0])
 def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
     found = planned(model, texts, budget=budget, objective=objective)
@@ -124,7 +124,7 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
 @pytest.mark.parametrize("objective", ["worst", "mean"])
 def test_the_chosen_plan_is_rounded_once_and_means_what_it_would_mean_rounded_again(model, texts, objective):
     loaded, split = load(find_model(model)), laaciq.read_split(str(texts))
-    options = CheckpointOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
+    options = QuantizeOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
     known = calibrate(loaded, split, options, Progress())
     plan = plan_model(loaded, known, options.quantizing(), served_bound=100).plan
     other = plan.model_copy(update={"weights": {"eng": 1.0}})

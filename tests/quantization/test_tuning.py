@@ -9,7 +9,7 @@ import torch
 import laaciq
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.planning.validation import Validation
 from laaciq.profiling.activations import readings
@@ -44,7 +44,7 @@ def calibrate(model, passages=8):
 def tiny(architecture, folder, **options):
     model = load(find_model(save_tiny(architecture, folder)), device="cpu")
     calibration = calibrate(model)
-    asked = QuantizeOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
+    asked = WeightOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
     return model, make_plans(model.anatomy, asked, calibration.profile).first, calibration
 
 
@@ -85,7 +85,7 @@ def test_where_nothing_is_quantized_nothing_is_tuned(tmp_path):
 def test_an_original_in_16_bits_is_tuned_towards_in_32(architecture, tmp_path):
     model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu", dtype=torch.float16)
     calibration = calibrate(model, passages=4)
-    plan = make_plans(model.anatomy, QuantizeOptions(group_size=16, bits=3, tune=2), calibration.profile).first
+    plan = make_plans(model.anatomy, WeightOptions(group_size=16, bits=3, tune=2), calibration.profile).first
     layers = list(quantize_layers(model, plan, calibration))
     student = Student(model, layers)
     ids = torch.arange(5, 25)[None]
@@ -233,6 +233,6 @@ def test_what_cannot_be_tuned(tmp_path):
         write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=short)
     assert not (tmp_path / "checkpoint").exists()
     with pytest.raises(BadOption, match="needs a profile"):
-        make_plans(model.anatomy, QuantizeOptions(tune=1))
+        make_plans(model.anatomy, WeightOptions(tune=1))
     with pytest.raises(BadOption, match="tables of scales"):
-        make_plans(model.anatomy, QuantizeOptions(tune=1, method="adaptive", group_size=16), calibration.profile)
+        make_plans(model.anatomy, WeightOptions(tune=1, method="adaptive", group_size=16), calibration.profile)

@@ -9,7 +9,7 @@ import laaciq
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, BrokenTexts
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.scoring.sequences import prepare_all
 from laaciq.studies import Gateway, gateway, nll_by_passage, quantized_parts, set_passes
@@ -113,7 +113,7 @@ def test_what_is_reported_on_test_text(found):
 
 
 def test_sizes_are_those_of_a_plan(model, found):
-    plan = make_plans(model.anatomy, QuantizeOptions(**GRID, protect=("0,2,4",))).first
+    plan = make_plans(model.anatomy, WeightOptions(**GRID, protect=("0,2,4",))).first
     own = next(own for own in found.sets if own.blocks == (0, 2, 4))
     assert (own.bits_per_weight, own.compression) == (plan.size.block_bits_per_weight, plan.size.compression)
     none = found.tested[-1]

@@ -9,7 +9,7 @@ from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.evaluation import Estimate, measure
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
@@ -106,7 +106,7 @@ def test_english_only_reads_no_other_text(model, split, study):
 
 def test_equal_weights_with_all_text_are_the_method_gptq(model, split, study):
     profile = profile_model(model, split.calibration, OPTIONS, outlier_kurtosis=50)
-    options = QuantizeOptions(method="gptq", bits=3, group_size=16, symmetric=False)
+    options = WeightOptions(method="gptq", bits=3, group_size=16, symmetric=False)
     plan, twin = make_plans(model.anatomy, options, profile).first, copy_of(model)
     simulate(model, twin, quantize_layers(model, plan, Calibration(profile, split.calibration, OPTIONS)))
     for code in FEW:

@@ -5,7 +5,7 @@ import pytest
 
 import laaciq
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.scoring.sequences import prepare_all
 from laaciq.studies import nll_by_passage, quantized_parts
@@ -21,7 +21,7 @@ def opened(architecture, folder, blocks=4):
     own = blocks // 2 if architecture == "mt5" else blocks
     saved = save_tiny(architecture, folder, **{DEPTH.get(architecture, "num_hidden_layers"): own})
     model = load(find_model(saved), device="cpu")
-    return ProtectableBlocks(model, make_plans(model.anatomy, QuantizeOptions(**GRID)).first)
+    return ProtectableBlocks(model, make_plans(model.anatomy, WeightOptions(**GRID)).first)
 
 
 def passages(model, count=3):

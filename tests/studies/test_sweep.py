@@ -11,7 +11,7 @@ from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
 from laaciq.evaluation import Estimate, measure
 from laaciq.models import find_model, load
-from laaciq.options import BITS, MeasureOptions, QuantizeOptions
+from laaciq.options import BITS, MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
 from laaciq.studies import Sweep, sweep
@@ -70,7 +70,7 @@ def test_more_bits_less_loss(model, texts, measured):
 
 def test_a_sweep_says_what_a_checkpoint_of_those_bits_loses(model, texts, tmp_path):
     found = sweep(model, texts, OPTIONS, bits=[3], group_size=16, symmetric=False)
-    plan = make_plans(model.anatomy, QuantizeOptions(bits=3, group_size=16, symmetric=False)).first
+    plan = make_plans(model.anatomy, WeightOptions(bits=3, group_size=16, symmetric=False)).first
     write_checkpoint(model, plan, tmp_path / "checkpoint")
     quantized = copy_of(model)
     apply_checkpoint(quantized, tmp_path / "checkpoint")
