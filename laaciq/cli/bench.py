@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -11,26 +11,19 @@ from rich.text import Text
 
 from laaciq import speed
 from laaciq.cli import options as shared
-from laaciq.commands.bench import bench as run_bench
+from laaciq.commands.bench import bench as bench_verb
 from laaciq.engine.progress import TerminalProgress
+from laaciq.options import BenchOptions
 
 
-@shared.options_of(speed.BenchOptions)
-def bench(
-    checkpoint: Annotated[str, typer.Argument(help="The quantized model.")],
-    against: Annotated[
-        str | None, typer.Option(help="The original model; by default what the run that wrote it was given.")
-    ] = None,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **options: Any,
-) -> None:
-    """Measure tokens a second and memory of a quantized checkpoint beside its original."""
-    found = run_bench(checkpoint, against=against, device=device, progress=TerminalProgress(), **options)
+@shared.takes(BenchOptions)
+def bench(as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+    """Measure tokens per second and memory of a quantized checkpoint beside its original."""
+    result = bench_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
     else:
-        Console().print(bench_table(found))
+        Console().print(bench_table(result))
 
 
 def bench_table(found: speed.Bench) -> RenderableType:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from laaciq.clipping.sharing import SharingCost
 
 
+@shared.takes()
 def clipping(
     bits: Annotated[str | None, typer.Option(help="From 2 to 8, with commas between; all unless given.")] = None,
     as_json: shared.AsJson = False,

@@ -9,38 +9,25 @@ import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, ExportOptions
+from laaciq.options import ExportOptions
 
 
-@shared.options_of(ExportOptions)
+@shared.takes(ExportOptions)
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="A folder that 'laaciq quantize' or 'laaciq run' wrote.")],
-    format: Annotated[str, typer.Option(help="compressed-tensors, gptq or gguf.")],
     out: Annotated[Path, typer.Option(help="Folder for the export.")],
-    against: Annotated[str | None, typer.Option(help="The original, where --fold changes numbers.")] = None,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Write a checkpoint in another library's format, its codes carried over exactly."""
+    """Write a checkpoint in another library's format, with exactly the same codes."""
+    ExportOptions.of(**given)
+
     from laaciq.cli.tables import folding_table
-    from laaciq.commands.export import export as write
+    from laaciq.commands.export import export as export_verb
     from laaciq.engine.progress import TerminalProgress
     from laaciq.exporting.vllm import rules_sentence
 
-    values = shared.read_values(options, languages)
-    found = write(
-        checkpoint,
-        format=format,
-        out=out,
-        against=against,
-        texts=texts,
-        device=device,
-        progress=TerminalProgress(),
-        **values,
-    )
+    found = export_verb(**given, out=out, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -61,7 +48,7 @@ def export(
         console.print(line, highlight=False)
     if found.before is not None and found.after is not None:
         console.print(folding_table(found.before, found.after))
-    console.print(f"Written: {found.folder}", soft_wrap=True, highlight=False)
+    shared.print_lines(f"Written: {found.folder}")
 
 
 def _counted(number: int, noun: str) -> str:

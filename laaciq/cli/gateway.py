@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.cli.fitting import Column, FittedTable
+from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
     from laaciq.evaluation import Estimate
@@ -20,71 +19,56 @@ if TYPE_CHECKING:
     from laaciq.studies.outcomes import Measure, Rank
 
 
-class _Options(MeasureOptions, GridOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.takes(GatewayOptions)
 def gateway(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    protect: Annotated[int, typer.Option(help="How many blocks stay in 16 bits.")] = 3,
-    method: Annotated[str, typer.Option(help="How weights become codes: one that reads no text.")] = "rtn",
-    out: shared.Out = None,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **options: Any,
+    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
 ) -> None:
-    """Find the blocks whose protection helps the worst-off language most, and try the theory's. Run again, it resumes."""
-    from laaciq.commands.gateway import gateway as search
+    """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's. Run again, it resumes."""
+    folder = shared.folder_for(GatewayOptions, given, out)
+
+    from laaciq.commands.gateway import gateway as gateway_verb
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-gateway"
-    values = shared.read_values(options, languages)
-    found = search(
-        model,
-        texts=texts,
-        protect=protect,
-        method=method,
-        out=target,
-        device=device,
-        progress=TerminalProgress(),
-        **values,
-    )
+    result = gateway_verb(**given, out=folder, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(gateway_table(found))
-    console.print(f"Result: {target / 'gateway.json'}", soft_wrap=True, highlight=False)
+    Console().print(gateway_table(result))
+    shared.print_lines(f"Result: {folder / 'gateway.json'}")
 
 
 def gateway_table(found: Gateway) -> RenderableType:
     """The sets that were measured on test text, in the order of validation text, and what the search says of first and last block."""
+    sets = sorted(found.tested, key=lambda s: s.rank.value if s.rank else found.possible)
+    disparities = [f"{100 * s.disparity.value:z.1f}" for s in sets]
+    columns = [
+        Column("protected", [set_name(s.blocks) for s in sets], justify="left"),
+        Column(
+            "rank",
+            [_rank(s.rank) if s.rank else "" for s in sets],
+            importance=4,
+            short=("rank", [str(s.rank.value) if s.rank else "" for s in sets]),
+        ),
+        Column(
+            "worst loss",
+            [_interval(s.worst, 1000, decimals=0) for s in sets],
+            short=("worst loss", [f"{1000 * s.worst.value:z.1f}" for s in sets]),
+        ),
+        Column(
+            "disparity, %",
+            [_interval(s.disparity, 100) for s in sets],
+            importance=3,
+            short=("disparity, %", disparities),
+        ),
+        Column("mean", [f"{1000 * s.mean.value:.1f}" for s in sets], importance=2),
+        Column("bits", [f"{s.bits_per_weight:.2f}" for s in sets], importance=1),
+        Column("size ÷", [f"{s.compression:.2f}" for s in sets], importance=0),
+    ]
     title = (
         f"{found.model}, {found.method}, {found.bits} bits, group {found.group_size}: {found.protect} of {found.blocks} blocks "
         f"in 16 bits ({found.texts})"
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("protected", no_wrap=True)
-    for heading in ("rank", "worst loss", "disparity, %", "mean", "bits", "size ÷"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for own in sorted(found.tested, key=lambda own: own.rank.value if own.rank else found.possible):
-        table.add_row(*_row(own))
-    return Group(Text(title, style="italic"), table, *_footer(found))
-
-
-def _row(own: ReportedSet) -> list[RenderableType]:
-    return [
-        set_name(own.blocks),
-        _rank(own.rank) if own.rank else "",
-        _interval(own.worst, 1000, decimals=0),
-        _interval(own.disparity, 100),
-        f"{1000 * own.mean.value:.1f}",
-        f"{own.bits_per_weight:.2f}",
-        f"{own.compression:.2f}",
-    ]
+    return Group(FittedTable(columns, title=title, gap=1), *_footer(found))
 
 
 def set_name(blocks: tuple[int, ...]) -> str:

@@ -3,121 +3,76 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
+from laaciq.options import ProfileOptions, ScreenOptions, SurveyOptions
 
 if TYPE_CHECKING:
     from laaciq.commands.survey import SurveyRow
     from laaciq.planning.screening import Screening
     from laaciq.profiling.results import Profile
 
-DEFAULT_BITS = 4
-Bits = Annotated[int, typer.Option(help="The bits that are considered.")]
-Kurtosis = Annotated[float, typer.Option(help="κ above which a block is an outlier; the seeds also use 100.")]
 
-
-@shared.options_of(MeasureOptions)
+@shared.takes(ProfileOptions)
 def profile(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    out: Annotated[Path, typer.Option(help="The profile, JSON; its report and plots are written beside it.")] = Path(
-        "profile.json"
-    ),
-    exposure: Annotated[Path | None, typer.Option(help="JSON: tokens seen in training by language.")] = None,
-    predictive: Annotated[
-        bool, typer.Option("--predictive", help="Also predictive redundancy: two more passes.")
-    ] = False,
-    outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **options: Any,
+    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
 ) -> None:
     """Measure what is in the weights and how each language uses them."""
-    from laaciq.commands.profile import profile as make_profile
-    from laaciq.engine.progress import TerminalProgress
-    from laaciq.planning.screening import ScreeningThresholds
+    folder = shared.folder_for(ProfileOptions, given, out)
 
-    found = make_profile(
-        model,
-        texts=texts,
-        out=out,
-        device=device,
-        exposure=exposure,
-        predictive=predictive,
-        thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
-        progress=TerminalProgress(),
-        **shared.read_values(options, languages),
-    )
+    from laaciq.commands.profile import profile as profile_verb
+    from laaciq.engine.progress import TerminalProgress
+
+    found = profile_verb(**given, out=folder, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(_block_table(found), _language_table(found))
-    console.print(f"Report: {out.with_suffix('.html')}", soft_wrap=True, highlight=False)
-    console.print(f"Next: laaciq screen {out} --bits 4", soft_wrap=True, highlight=False)
-
-
-def screen(
-    source: Annotated[str, typer.Argument(help="A model, or a profile made by 'laaciq profile'.")] = REFERENCE,
-    bits: Bits = DEFAULT_BITS,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-) -> None:
-    """Predict whether languages will pay differently, and say what to do. A measurement ('laaciq run') decides."""
-    from laaciq.commands.screen import screen as find_screening
-    from laaciq.engine.progress import TerminalProgress
-    from laaciq.planning.screening import ScreeningThresholds
-
-    found = find_screening(
-        source,
-        bits=bits,
-        thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        progress=TerminalProgress(),
+    Console().print(profile_tables(found))
+    shared.print_lines(
+        f"Report: {folder / 'report.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder / 'profile.json')])}"
     )
+
+
+@shared.takes(ScreenOptions)
+def screen(as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+    """Predict whether languages will lose differently, and what to do about it. A measurement ('laaciq run') decides."""
+    ScreenOptions.of(**given)
+
+    from laaciq.commands.screen import screen as screen_verb
+    from laaciq.engine.progress import TerminalProgress
+
+    screening = screen_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(screening.model_dump_json(indent=1))
     else:
-        _print_screening(found)
+        _print_screening(screening)
 
 
-def survey(
-    models: Annotated[list[str], typer.Argument(help="Models, or profiles made by 'laaciq profile'.")],
-    bits: Bits = DEFAULT_BITS,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-) -> None:
-    """Set models side by side: kurtosis, outlier fractions, risk and architecture."""
-    from laaciq.commands.survey import survey as make_survey
+@shared.takes(SurveyOptions)
+def survey(as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+    """Compare models: kurtosis, outlier fractions, risk and architecture."""
+    SurveyOptions.of(**given)
+
+    from laaciq.commands.survey import survey as survey_verb
     from laaciq.engine.progress import TerminalProgress
 
-    rows = make_survey(
-        models,
-        bits=bits,
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        progress=TerminalProgress(),
-    )
+    rows = survey_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(json.dumps([row.model_dump() for row in rows], indent=1))
     else:
         Console().print(_survey_table(rows))
+
+
+def profile_tables(found: Profile) -> RenderableType:
+    """By block, and by language."""
+    return Group(_block_table(found), _language_table(found))
 
 
 def _block_table(found: Profile) -> Table:

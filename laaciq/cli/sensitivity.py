@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.corpus import language
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.options import SensitivityOptions
 
 if TYPE_CHECKING:
     from laaciq.studies import Sensitivity
@@ -23,39 +22,22 @@ _CELL = 7
 _LABEL = 17
 
 
-class _Options(MeasureOptions, GridOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.takes(SensitivityOptions)
 def sensitivity(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    part: Annotated[
-        str,
-        typer.Option(help="Part of the texts: calibration, so that bits may be chosen from the result, or test."),
-    ] = "calibration",
-    out: shared.Out = None,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **options: Any,
+    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
 ) -> None:
-    """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Run again, it resumes."""
-    from laaciq.commands.sensitivity import sensitivity as measure_parts
+    """Quantize one block at a time, then embeddings and head, and measure what each costs each language. Run again, it resumes."""
+    folder = shared.folder_for(SensitivityOptions, given, out)
+
+    from laaciq.commands.sensitivity import sensitivity as sensitivity_verb
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-sensitivity"
-    values = shared.read_values(options, languages)
-    found = measure_parts(
-        model, part=part, texts=texts, out=target, device=device, progress=TerminalProgress(), **values
-    )
+    result = sensitivity_verb(**given, out=folder, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(sensitivity_table(found, width=console.width))
-    console.print(f"Result: {target / 'sensitivity.json'}", soft_wrap=True, highlight=False)
+    Console().print(sensitivity_table(result))
+    shared.print_lines(f"Result: {folder / 'sensitivity.json'}")
 
 
 def sensitivity_table(found: Sensitivity, *, width: int = 80) -> RenderableType:

@@ -14,6 +14,7 @@ from laaciq.corpus import Texts, read_texts
 from laaciq.options import BUILTIN
 
 
+@shared.takes()
 def texts(
     source: Annotated[
         str, typer.Argument(help="'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
@@ -22,7 +23,7 @@ def texts(
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the languages, scripts, passages and bytes of a set of texts."""
-    found = read_texts(source).select(shared.split_names(languages))
+    found = read_texts(source).select(None if languages is None else shared.split_names(languages))
     if as_json:
         typer.echo(json.dumps(_summary(found), ensure_ascii=False, indent=1))
     else:

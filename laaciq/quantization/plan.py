@@ -6,13 +6,15 @@ Made before anything is quantized, written beside the checkpoint.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from laaciq.errors import BadOption
-from laaciq.models import Anatomy
 from laaciq.options import BITS, FULL_BITS, GroupSize, KeptPercent
+
+if TYPE_CHECKING:
+    from laaciq.models import Anatomy
 
 Clip = Literal["minmax", "mse", "aciq", "seed", "effective", "minimax"]
 # To the nearest code; so that inputs not yet rounded make up for the error (GPTQ); or so that they make up for earlier blocks' errors too, with
