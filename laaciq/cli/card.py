@@ -14,10 +14,11 @@ from laaciq.options import CardOptions
 @shared.takes(CardOptions)
 def card(
     out: Annotated[Path | None, typer.Option(help="File for the card; README.md in RUN/checkpoint by default.")] = None,
+    overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:
     """Write a model card for the Hugging Face hub: what quantization costs each language, and how it was measured."""
     from laaciq.commands.card import card as card_verb
 
-    written = card_verb(**given, out=out)
+    written = card_verb(**given, out=out, overwrite=overwrite)
     shared.print_lines(f"Card: {written.path}", *written.lacking)

@@ -34,7 +34,11 @@ _COLUMNS: dict[int, tuple[str, int | None]] = {
 
 @shared.takes(CompareOptions)
 def compare(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Quantize with several libraries and methods, and compare what each costs each language, and its size.
 
@@ -45,7 +49,7 @@ def compare(
     from laaciq.commands.compare import compare as compare_verb
     from laaciq.engine.progress import TerminalProgress
 
-    comparison = compare_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    comparison = compare_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(comparison.model_dump_json(indent=1))
         return

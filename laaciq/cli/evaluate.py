@@ -13,7 +13,11 @@ from laaciq.options import EvaluateOptions
 
 @shared.takes(EvaluateOptions)
 def evaluate(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Measure what a quantized model loses in each language."""
     folder = shared.folder_for(EvaluateOptions, given, out)
@@ -22,7 +26,7 @@ def evaluate(
     from laaciq.commands.evaluate import evaluate as evaluate_verb
     from laaciq.engine.progress import TerminalProgress
 
-    evaluation = evaluate_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    evaluation = evaluate_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(evaluation.model_dump_json(indent=1))
         return

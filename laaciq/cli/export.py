@@ -15,6 +15,7 @@ from laaciq.options import ExportOptions
 @shared.takes(ExportOptions)
 def export(
     out: Annotated[Path, typer.Option(help="Folder for the export.")],
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **given: Any,
@@ -27,7 +28,7 @@ def export(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.exporting.vllm import rules_sentence
 
-    found = export_verb(**given, out=out, device=device, progress=TerminalProgress())
+    found = export_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @shared.takes(GatewayOptions)
 def gateway(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's. Run again, it resumes."""
     folder = shared.folder_for(GatewayOptions, given, out)
@@ -29,7 +33,7 @@ def gateway(
     from laaciq.commands.gateway import gateway as gateway_verb
     from laaciq.engine.progress import TerminalProgress
 
-    result = gateway_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    result = gateway_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

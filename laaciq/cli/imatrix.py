@@ -14,6 +14,7 @@ from laaciq.options import ImatrixOptions
 @shared.takes(ImatrixOptions)
 def imatrix(
     out: Annotated[Path, typer.Option(help="Folder for the files.")],
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **given: Any,
@@ -24,7 +25,7 @@ def imatrix(
     from laaciq.commands.imatrix import imatrix as imatrix_verb
     from laaciq.engine.progress import TerminalProgress
 
-    found = imatrix_verb(**given, out=out, device=device, progress=TerminalProgress())
+    found = imatrix_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

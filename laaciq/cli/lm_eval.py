@@ -15,12 +15,13 @@ from laaciq.options import TasksOptions
 @shared.takes(TasksOptions)
 def tasks(
     out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given to lm-eval as --include_path.")],
+    overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:
     """Write test text as tasks of lm-evaluation-harness: bits per byte, and which ending has its words in order."""
     from laaciq.commands.tasks import tasks as tasks_verb
 
-    written = tasks_verb(out, **given)
+    written = tasks_verb(out, overwrite=overwrite, **given)
     first = next(iter(written.groups))
     shared.print_lines(
         *(f"{group}: {', '.join(members)}" for group, members in written.groups.items()),

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from laaciq.studies.mixture_results import Setting
 
 
-
 @shared.takes(MixtureOptions)
 def mixture(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language. Run again, it resumes."""
     folder = shared.folder_for(MixtureOptions, given, out)
@@ -28,7 +31,7 @@ def mixture(
     from laaciq.commands.mixture import mixture as mixture_verb
     from laaciq.engine.progress import TerminalProgress
 
-    result = mixture_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    result = mixture_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

@@ -55,12 +55,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON i
 Device = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if there is one, else cpu.")
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote to the same place.")]
 Out = Annotated[
     Path | None,
     typer.Option(
         help="Folder for the results; made if missing, continued if it holds the same command's.  [default: in laaciq-runs]"
     ),
 ]
+
 
 def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an argument or option for every field of `kind`, and `--config`. What was given reaches it as `**given`."""
@@ -138,7 +140,11 @@ def _option(name: str, field: FieldInfo, positional: bool) -> _Option:
     kind, default, read = _console_form(name, field)
     switches = []
     if kind is bool:
-        switches = ["--symmetric/--affine" if name == "symmetric" else flag(name) + (f"/{flag(f'no_{name}')}" if default else "")]
+        switches = [
+            "--symmetric/--affine"
+            if name == "symmetric"
+            else flag(name) + (f"/{flag(f'no_{name}')}" if default else "")
+        ]
     elif not positional:
         switches = [flag(name)]
     info = (typer.Argument if positional else typer.Option)(*switches, help=field.description)

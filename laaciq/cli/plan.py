@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @shared.takes(PlanOptions)
 def plan(
     out: Annotated[Path, typer.Option(help="File for the plan.")] = Path("plan.json"),
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **given: Any,
@@ -35,7 +36,7 @@ def plan(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.report.wording import planning_sentences
 
-    planning = plan_verb(**given, out=out, device=device, progress=TerminalProgress())
+    planning = plan_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(planning.model_dump_json(indent=1))
         return
@@ -50,7 +51,9 @@ def plan(
         f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
         highlight=False,
     )
-    shared.print_lines(f"Next: {shlex.join(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}")
+    shared.print_lines(
+        f"Next: {shlex.join(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}"
+    )
 
 
 def _bits_table(planning: Planning) -> Table:

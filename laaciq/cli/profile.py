@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 @shared.takes(ProfileOptions)
 def profile(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Measure what is in the weights and how each language uses them."""
     folder = shared.folder_for(ProfileOptions, given, out)
@@ -30,7 +34,7 @@ def profile(
     from laaciq.commands.profile import profile as profile_verb
     from laaciq.engine.progress import TerminalProgress
 
-    found = profile_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    found = profile_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

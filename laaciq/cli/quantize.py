@@ -18,6 +18,7 @@ from laaciq.options import METHODS, QuantizeOptions
 @shared.takes(QuantizeOptions)
 def quantize(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **given: Any,
@@ -29,7 +30,7 @@ def quantize(
     from laaciq.commands.quantize import quantize as quantize_verb
     from laaciq.engine.progress import TerminalProgress
 
-    result = quantize_verb(**given, out=out, device=device, progress=TerminalProgress())
+    result = quantize_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 @shared.takes(RunOptions)
-def run(out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+def run(
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
+) -> None:
     """Quantize a model, measure what each language loses, and write a report. Run again, it resumes."""
     folder = shared.folder_for(RunOptions, given, out)
 
@@ -25,7 +31,7 @@ def run(out: shared.Out = None, as_json: shared.AsJson = False, device: shared.D
     from laaciq.engine.progress import TerminalProgress
     from laaciq.report.next_step import next_steps
 
-    result = run_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    result = run_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

@@ -24,7 +24,11 @@ _LABEL = 17
 
 @shared.takes(SensitivityOptions)
 def sensitivity(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language. Run again, it resumes."""
     folder = shared.folder_for(SensitivityOptions, given, out)
@@ -32,7 +36,7 @@ def sensitivity(
     from laaciq.commands.sensitivity import sensitivity as sensitivity_verb
     from laaciq.engine.progress import TerminalProgress
 
-    result = sensitivity_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    result = sensitivity_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

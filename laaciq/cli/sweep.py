@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @shared.takes(SweepOptions)
 def sweep(
-    out: shared.Out = None, as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
+    as_json: shared.AsJson = False,
+    device: shared.Device = "auto",
+    **given: Any,
 ) -> None:
     """Quantize to several bit widths, and find the fewest bits that each language tolerates. Run again, it resumes."""
     folder = shared.folder_for(SweepOptions, given, out)
@@ -27,7 +31,7 @@ def sweep(
     from laaciq.commands.sweep import sweep as sweep_verb
     from laaciq.engine.progress import TerminalProgress
 
-    result = sweep_verb(**given, out=folder, device=device, progress=TerminalProgress())
+    result = sweep_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return
