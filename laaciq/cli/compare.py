@@ -64,21 +64,24 @@ def backends(as_json: shared.AsJson = False) -> None:
 
     if as_json:
         shown = ("name", "summary", "library", "extra", "bits", "reads_text", "installed")
-        typer.echo(json.dumps([{name: getattr(own, name) for name in shown} for own in BACKENDS.values()], indent=1))
+        typer.echo(
+            json.dumps([{name: getattr(backend, name) for name in shown} for backend in BACKENDS.values()], indent=1)
+        )
         return
     table = Table("name", "what it does", "bits", "reads text", "installed", box=None)
-    for own in BACKENDS.values():
-        here = "yes" if own.installed else f"laaciq\\[{own.extra}]"
-        table.add_row(own.name, own.summary, ", ".join(map(str, own.bits)), "yes" if own.reads_text else "no", here)
+    for backend in BACKENDS.values():
+        bits, reads = ", ".join(map(str, backend.bits)), "yes" if backend.reads_text else "no"
+        installed = "yes" if backend.installed else f"laaciq\\[{backend.extra}]"
+        table.add_row(backend.name, backend.summary, bits, reads, installed)
     Console().print(table)
 
 
-def compare_table(found: Comparison) -> RenderableType:
+def compare_table(result: Comparison) -> RenderableType:
     """Least loss of the worst-off language first; methods without a result at the end, with their reasons below."""
     from laaciq.report.compare_report import FOOT, cells, title
 
-    rows = [cells(row) for row in found.measured]
-    without = [row.method for row in found.failed]
+    rows = [cells(row) for row in result.measured]
+    without = [row.method for row in result.failed]
     columns = []
     for place, (heading, importance) in _COLUMNS.items():
         shown = [row[place] for row in rows] + (without if place == 0 else ["–" if place == 1 else ""] * len(without))
@@ -87,7 +90,7 @@ def compare_table(found: Comparison) -> RenderableType:
         left = heading in ("method", "95 %", "")
         style = "dim" if heading == "95 %" else None
         columns.append(Column(heading, shown, importance, "left" if left else "right", style))
-    styles = ["bold" if row.method.startswith("planned") else None for row in found.measured] + ["dim"] * len(without)
-    table = FittedTable(columns, title=title(found), row_styles=styles)
-    reasons = [Text(f"{row.method}: {row.reason}", style="red") for row in found.failed]
+    styles = ["bold" if row.method.startswith("planned") else None for row in result.measured] + ["dim"] * len(without)
+    table = FittedTable(columns, title=title(result), row_styles=styles)
+    reasons = [Text(f"{row.method}: {row.reason}", style="red") for row in result.failed]
     return Group(table, Text(FOOT, style="dim"), *reasons)

@@ -25,15 +25,15 @@ def imatrix(
     from laaciq.commands.imatrix import imatrix as imatrix_verb
     from laaciq.engine.progress import TerminalProgress
 
-    found = imatrix_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
+    result = imatrix_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    heaviest = max(found.weights, key=lambda code: found.weights[code])
-    alike = len(set(found.weights.values())) == 1
+    heaviest = max(result.weights, key=lambda code: result.weights[code])
+    alike = len(set(result.weights.values())) == 1
     how = "alike" if alike else f"by the plan's weights, most {heaviest}"
     shared.print_lines(
-        f"{len(found.weights)} languages count {how}.",
-        f"Written: {', '.join(f'{found.folder}/{name}' for name in found.files)}",
-        f"Next: {found.command}",
+        f"{len(result.weights)} languages count {how}.",
+        f"Written: {', '.join(f'{result.folder}/{name}' for name in result.files)}",
+        f"Next: {result.command}",
     )

@@ -25,7 +25,10 @@ def mixture(
     device: shared.Device = "auto",
     **given: Any,
 ) -> None:
-    """Calibrate on English alone, on all languages, on more and on less text, and measure each language. Run again, it resumes."""
+    """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
+
+    Run again, it resumes.
+    """
     folder = shared.folder_for(MixtureOptions, given, out)
 
     from laaciq.commands.mixture import mixture as mixture_verb
@@ -39,13 +42,13 @@ def mixture(
     shared.print_lines(f"Report: {folder / 'mixture.html'}")
 
 
-def mixture_table(found: MixtureStudy) -> RenderableType:
+def mixture_table(result: MixtureStudy) -> RenderableType:
     """Mixes with numbers of passages, and the recommendation."""
     from laaciq.studies.recommendation import degradation, degradation_interval
 
-    settings = found.settings
+    settings = result.settings
     columns = [
-        Column("mix", [found.name(s.mix) for s in settings], justify="left"),
+        Column("mix", [result.name(s.mix) for s in settings], justify="left"),
         Column("passages", [str(s.passages) for s in settings], short=("pass.", [str(s.passages) for s in settings])),
         Column("tokens", [f"{s.tokens:,}" for s in settings], importance=0),
         Column("worst", [degradation(s.worst) for s in settings]),
@@ -54,11 +57,11 @@ def mixture_table(found: MixtureStudy) -> RenderableType:
         Column("mean", [degradation(s.mean) for s in settings], importance=2),
         Column("disparity", [_disparity(s) for s in settings], importance=3),
     ]
-    recommended = (found.recommendation.mix, found.recommendation.passages)
+    recommended = (result.recommendation.mix, result.recommendation.passages)
     styles = ["bold" if (s.mix, s.passages) == recommended else None for s in settings]
-    grid = f"{found.bits} bits, group {found.group_size}, {'symmetric' if found.symmetric else 'affine'}"
-    title = f"{found.model}, {grid}: D by calibration text ({found.texts})"
-    return Group(FittedTable(columns, title=title, row_styles=styles), *_footer(found))
+    grid = f"{result.bits} bits, group {result.group_size}, {'symmetric' if result.symmetric else 'affine'}"
+    title = f"{result.model}, {grid}: D by calibration text ({result.texts})"
+    return Group(FittedTable(columns, title=title, row_styles=styles), *_footer(result))
 
 
 def _disparity(setting: Setting) -> str:
@@ -68,12 +71,12 @@ def _disparity(setting: Setting) -> str:
     return f"{100 * disparity.plug_in.value:z.1f} %{'' if disparity.beyond_noise else ' *'}"
 
 
-def _footer(found: MixtureStudy) -> list[Text]:
+def _footer(result: MixtureStudy) -> list[Text]:
     from laaciq.studies.recommendation import left_out_sentence
 
-    lines = [left_out_sentence(own) for own in found.left_out]
-    if any(own.disparity is not None and not own.disparity.beyond_noise for own in found.settings):
+    lines = [left_out_sentence(language) for language in result.left_out]
+    if any(s.disparity is not None and not s.disparity.beyond_noise for s in result.settings):
         lines.append("* within the noise floor.")
-    if found.not_served:
-        lines.append(f"Not served by the original, left out of all figures: {', '.join(found.not_served)}.")
-    return [Text(line, style="dim") for line in lines] + [Text(found.recommendation.sentence, style="bold")]
+    if result.not_served:
+        lines.append(f"Not served by the original, left out of all figures: {', '.join(result.not_served)}.")
+    return [Text(line, style="dim") for line in lines] + [Text(result.recommendation.sentence, style="bold")]

@@ -25,6 +25,8 @@ from laaciq.cli.recipe import read_config
 from laaciq.errors import BadOption
 from laaciq.options import Options, flag, is_repeated
 
+# Characters of choices beyond which the column of help would be narrow.
+_LONG = 40
 # Where click read a value from, where the user gave it.
 _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 
@@ -38,8 +40,8 @@ _PANELS = {
     ),
     "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "runtime", "table_overhead"),
     "Calibration": (
-        *("calibrate", "calibration_languages", "hold_out", "calibration", "calibration_passages", "draws"),
-        *("only", "rounds", "leave_out"),
+        *("calibration_languages", "hold_out", "calibration", "calibration_passages"),
+        *("single_language", "rounds", "leave_out"),
     ),
     "Measuring": (
         *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "generate", "numeric_check"),
@@ -58,9 +60,7 @@ Device = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote to the same place.")]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder for the results; made if missing, continued if it holds the same command's.  [default: in laaciq-runs]"
-    ),
+    typer.Option(help="Folder for the results, by default one in laaciq-runs. The same command continues in it."),
 ]
 
 
@@ -110,7 +110,7 @@ def _arranged(parameter: inspect.Parameter) -> inspect.Parameter:
     """With its panel and what TAB offers; only by keyword, so that the order is free."""
     kind, info = get_args(parameter.annotation)
     info = copy(info)
-    # Arguments have a panel of their own.
+    # typer has a panel for arguments.
     info.rich_help_panel = None if isinstance(info, ArgumentInfo) else PANEL_OF.get(parameter.name)
     if kind is not bool:
         info.autocompletion = info.autocompletion or COMPLETERS.get(parameter.name)
@@ -147,7 +147,11 @@ def _option(name: str, field: FieldInfo, positional: bool) -> _Option:
         ]
     elif not positional:
         switches = [flag(name)]
-    info = (typer.Argument if positional else typer.Option)(*switches, help=field.description)
+    # A list of choices that is too long for its column stands in the help alone.
+    metavar = (
+        f"<{name.replace('_', ' ')}>" if get_origin(kind) is Literal and len(str(get_args(kind))) > _LONG else None
+    )
+    info = (typer.Argument if positional else typer.Option)(*switches, help=field.description, metavar=metavar)
     return _Option(_keyword(name, Annotated[kind, info], default), read)
 
 

@@ -34,11 +34,11 @@ def profile(
     from laaciq.commands.profile import profile as profile_verb
     from laaciq.engine.progress import TerminalProgress
 
-    found = profile_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
+    result = profile_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    Console().print(profile_tables(found))
+    Console().print(profile_tables(result))
     shared.print_lines(
         f"Report: {folder / 'report.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder / 'profile.json')])}"
     )
@@ -74,56 +74,56 @@ def survey(as_json: shared.AsJson = False, device: shared.Device = "auto", **giv
         Console().print(_survey_table(rows))
 
 
-def profile_tables(found: Profile) -> RenderableType:
+def profile_tables(result: Profile) -> RenderableType:
     """By block, and by language."""
-    return Group(_block_table(found), _language_table(found))
+    return Group(_block_table(result), _language_table(result))
 
 
-def _block_table(found: Profile) -> Table:
-    table = Table(title=f"{found.model}: kurtosis by block", title_justify="left", box=None, pad_edge=False)
+def _block_table(result: Profile) -> Table:
+    table = Table(title=f"{result.model}: kurtosis by block", title_justify="left", box=None, pad_edge=False)
     for heading in ("block", "σ", "κ pooled", "κ mean", "κ max", ""):
         table.add_column(heading, justify="right")
-    for block in found.blocks:
+    for block in result.blocks:
         numbers = (block.kurtosis, block.mean_tensor_kurtosis, block.max_tensor_kurtosis)
         row = [f"{block.block}", f"{block.sigma:.4f}", *(f"{number:.2f}" for number in numbers)]
         table.add_row(*row, "outlier" if block.outlier else "", style="bold red" if block.outlier else None)
     return table
 
 
-def _language_table(found: Profile) -> Table:
+def _language_table(result: Profile) -> Table:
     table = Table(title="By language", title_justify="left", box=None, pad_edge=False)
     for heading in ("lang", "bits/B", "R̂", "κ_eff", "tokens/B", "× eng", "fallback", "sinks", "R", "seen"):
         table.add_column(heading, justify="left" if heading == "lang" else "right", no_wrap=True)
-    tokens = {t.language: t for t in found.tokenization}
-    for result in found.languages:
-        own = tokens[result.language]
+    tokens = {t.language: t for t in result.tokenization}
+    for language in result.languages:
+        text = tokens[language.language]
         table.add_row(
-            result.language,
-            "–" if result.bits_per_byte is None else f"{result.bits_per_byte:.2f}",
-            f"{100 * result.outlier_fraction:.2f} %",
-            f"{result.effective_kurtosis:.3f}",
-            f"{own.tokens_per_byte:.3f}",
-            "–" if own.against_english is None else f"{own.against_english:.2f}",
-            f"{100 * own.fallback_share:.1f} %",
-            f"{100 * result.sink_share:.1f} %",
-            "–" if result.spectral_redundancy is None else f"{result.spectral_redundancy.redundancy:.2f}",
-            "–" if result.exposure_tokens is None else f"{result.exposure_tokens / 1e6:.1f} M",
+            language.language,
+            "–" if language.bits_per_byte is None else f"{language.bits_per_byte:.2f}",
+            f"{100 * language.outlier_fraction:.2f} %",
+            f"{language.effective_kurtosis:.3f}",
+            f"{text.tokens_per_byte:.3f}",
+            "–" if text.against_english is None else f"{text.against_english:.2f}",
+            f"{100 * text.fallback_share:.1f} %",
+            f"{100 * language.sink_share:.1f} %",
+            "–" if language.spectral_redundancy is None else f"{language.spectral_redundancy.redundancy:.2f}",
+            "–" if language.exposure_tokens is None else f"{language.exposure_tokens / 1e6:.1f} M",
         )
     return table
 
 
-def _print_screening(found: Screening) -> None:
+def _print_screening(result: Screening) -> None:
     console = Console(highlight=False)
     answers = {True: "yes", False: "no", None: "unknown"}
-    for condition in found.conditions:
+    for condition in result.conditions:
         console.print(
             f"[bold]{condition.name}[/] {condition.question} [bold]{answers[condition.answer]}[/]: {condition.measured}"
         )
-    for box in found.checklist:
+    for box in result.checklist:
         console.print(f"{'☑' if box.done else '☐'} {box.question} {box.answer}")
-    colour = {"HIGH": "red", "MODERATE": "yellow", "LOW": "green"}[found.risk]
-    console.print(f"Risk of disparity: [bold {colour}]{found.risk}[/]. {found.prediction}")
-    console.print(f"Strategy: {found.strategy}")
+    colour = {"HIGH": "red", "MODERATE": "yellow", "LOW": "green"}[result.risk]
+    console.print(f"Risk of disparity: [bold {colour}]{result.risk}[/]. {result.prediction}")
+    console.print(f"Strategy: {result.strategy}")
 
 
 def _survey_table(rows: list[SurveyRow]) -> Table:

@@ -23,7 +23,10 @@ def run(
     device: shared.Device = "auto",
     **given: Any,
 ) -> None:
-    """Quantize a model, measure what each language loses, and write a report. Run again, it resumes."""
+    """Quantize a model, measure what each language loses, and write a report.
+
+    Run again, it resumes.
+    """
     folder = shared.folder_for(RunOptions, given, out)
 
     # Heavy imports wait until options are known to be right, so that --help and errors come at once.

@@ -25,7 +25,10 @@ def sweep(
     device: shared.Device = "auto",
     **given: Any,
 ) -> None:
-    """Quantize to several bit widths, and find the fewest bits that each language tolerates. Run again, it resumes."""
+    """Quantize to several bit widths, and find the fewest bits that each language tolerates.
+
+    Run again, it resumes.
+    """
     folder = shared.folder_for(SweepOptions, given, out)
 
     from laaciq.commands.sweep import sweep as sweep_verb
@@ -39,32 +42,32 @@ def sweep(
     shared.print_lines(f"Result: {folder / 'sweep.json'}")
 
 
-def sweep_table(found: Sweep) -> RenderableType:
+def sweep_table(result: Sweep) -> RenderableType:
     """D by language and bits, the languages that need most bits first; what is tolerated in green."""
     from laaciq.corpus.languages import language
 
-    codes = sorted(found.languages, key=lambda code: _need(found, code))
+    codes = sorted(result.languages, key=lambda code: _need(result, code))
     columns = [
         language_column(
             [*(f"{code} {language(code).name}" for code in codes), *_dim("disparity", "noise floor")],
             [*codes, *_dim("disp.", "floor")],
         )
     ]
-    columns += [_bits_column(found, codes, bits) for bits in found.bits]
-    needed = [*(_bits(found.tolerated_bits[code]) for code in codes), "", ""]
-    columns.append(Column(f"bits for {100 * found.tolerance:g} %", needed, short=("bits", needed)))
-    title = f"{found.model}, {found.method}, group {found.group_size}: D by bits ({found.texts})"
-    return Group(FittedTable(columns, title=title), *_footer(found))
+    columns += [_bits_column(result, codes, bits) for bits in result.bits]
+    needed = [*(_bits(result.tolerated_bits[code]) for code in codes), "", ""]
+    columns.append(Column(f"bits for {100 * result.tolerance:g} %", needed, short=("bits", needed)))
+    title = f"{result.model}, {result.method}, group {result.group_size}: D by bits ({result.texts})"
+    return Group(FittedTable(columns, title=title), *_footer(result))
 
 
-def _bits_column(found: Sweep, codes: list[str], bits: int) -> Column:
+def _bits_column(result: Sweep, codes: list[str], bits: int) -> Column:
     from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 
-    losses = [found.degradation[code][bits] for code in codes]
-    disparity = found.disparity[bits]
+    losses = [result.degradation[code][bits] for code in codes]
+    disparity = result.disparity[bits]
     spread = (None, None) if disparity is None else (disparity.plug_in.value, disparity.noise_floor)
     styles = [
-        "green" if (enough := found.tolerated_bits[code]) is not None and bits >= enough else "default"
+        "green" if (enough := result.tolerated_bits[code]) is not None and bits >= enough else "default"
         for code in codes
     ]
     full, short = (
@@ -81,10 +84,10 @@ def _dim(*cells: str) -> list[Text]:
     return [Text(cell, style="dim") for cell in cells]
 
 
-def _need(found: Sweep, code: str) -> tuple[float, float]:
+def _need(result: Sweep, code: str) -> tuple[float, float]:
     """Sorts by bits needed, most first, then by the loss at the fewest bits."""
-    enough = found.tolerated_bits[code]
-    at_fewest = found.degradation[code][found.bits[0]]
+    enough = result.tolerated_bits[code]
+    at_fewest = result.degradation[code][result.bits[0]]
     return -(enough or float("inf")), -(at_fewest.value if at_fewest else float("inf"))
 
 
@@ -102,12 +105,12 @@ def _percentage(value: float) -> str:
     return f"{100 * value:z.1f}"
 
 
-def _footer(found: Sweep) -> list[Text]:
+def _footer(result: Sweep) -> list[Text]:
     lines = [
         "Disparity is never beyond noise."
-        if found.critical_bits is None
-        else f"B* = {found.critical_bits}: the most bits at which disparity is beyond noise."
+        if result.critical_bits is None
+        else f"B* = {result.critical_bits}: the most bits at which disparity is beyond noise."
     ]
-    if found.not_served:
-        lines.append(f"Not served by the original, left out of all figures: {', '.join(found.not_served)}.")
+    if result.not_served:
+        lines.append(f"Not served by the original, left out of all figures: {', '.join(result.not_served)}.")
     return [Text(line, style="dim") for line in lines]

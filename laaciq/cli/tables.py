@@ -68,7 +68,7 @@ def _degradation(result: LanguageResult) -> str:
 
 
 def _state(result: LanguageResult) -> Text:
-    """Why a language has no D; empty where it has one."""
+    """Why a language has no D; empty if it has one."""
     if not result.served:
         return Text("not served")
     return Text("collapsed", style="bold red") if result.degradation is None else Text("")
@@ -127,7 +127,8 @@ def folding_table(before: Evaluation, after: Evaluation) -> Table:
     for result in before.worst_first:
         if result.served:
             table.add_row(
-                f"{result.language} {result.name}", *(_loss(found[result.language]) for found in (before, after))
+                f"{result.language} {result.name}",
+                *(_loss(evaluation[result.language]) for evaluation in (before, after)),
             )
     return table
 
@@ -155,7 +156,7 @@ def _share(value: float | None) -> str:
 def size_sentence(plans: PlanSet) -> str:
     size = plans.first.size
     sentence = (
-        f"Size: {size.block_bits_per_weight:.2f} bits a weight in the blocks, {size.model_bytes / 1e6:.1f} MB in all "
+        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bytes / 1e6:.1f} MB in all "
         f"(original in 16 bits {size.original_model_bytes / 1e6:.1f} MB, {size.compression:.1f} times smaller)"
     )
     if len(plans.plans) > 1:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.engine.progress import Progress
 from laaciq.evaluation.degradation import evaluate_measurements
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
@@ -35,7 +36,7 @@ from laaciq.trials.session import Session
 RUN, BASELINE = "", "baseline/"
 
 
-class RunResult(BaseModel):
+class RunResult(Displayed, BaseModel):
     """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
     `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,

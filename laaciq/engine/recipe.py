@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
-from laaciq.engine.files import write_text
+from laaciq.engine.store import Store
 from laaciq.errors import BadOption
+from laaciq.options import Options
 
 RECIPE = "recipe.yaml"
 
@@ -34,8 +34,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return content
 
 
-def write_recipe(folder: Path, verb: str, options: BaseModel) -> None:
-    """Write the options that were given, and no defaults, to `recipe.yaml` in `folder`."""
+def write_recipe(store: Store, options: Options) -> None:
+    """Write the options that were given, and no defaults, beside the results."""
     given = options.model_dump(mode="json", include=options.model_fields_set, exclude_none=True)
-    heading = f"# Read by: laaciq {verb} --config {RECIPE}\n"
-    write_text(folder / RECIPE, heading + yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
+    heading = f"# Read by: laaciq {options.verb} --config {RECIPE}\n"
+    store.write(RECIPE, heading + yaml.safe_dump(given, sort_keys=False, allow_unicode=True))

@@ -46,7 +46,7 @@ def next_steps(evaluation: Evaluation, options: RunOptions, *, bits_per_weight: 
 def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: float) -> list[str]:
     worst = broken[0]
     loss = "collapsed" if worst.degradation is None else f"loses {percent(worst.degradation.value)}"
-    others = f", and {len(broken) - 1} more lose over {percent(BROKEN)}" if len(broken) > 1 else ""
+    others = f" ({len(broken)} languages lose over {100 * BROKEN:g} %)" if len(broken) > 1 else ""
     if options.plan is None and options.method != _DEFAULT_METHOD:
         remedy = f"The default method, '{_DEFAULT_METHOD}', plans for the worst-off language."
         command = _rerun(options, _MEASURED | _SIZE)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
@@ -89,7 +90,7 @@ class ReportedSet(_Result):
     compression: float
 
 
-class Gateway(_Result):
+class Gateway(Displayed, _Result):
     """Sets of `protect` blocks of the model's `blocks`: `sets`, as measured on validation text, best first by worst loss, and `tested`.
 
     `possible` is the number of all sets; where `sets` are fewer, they are the additive model's best and those of the theory, and ranks are

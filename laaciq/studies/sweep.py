@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
@@ -55,7 +56,7 @@ class SweepOptions(Options):
         return find_method(method).name
 
 
-class Sweep(BaseModel):
+class Sweep(Displayed, BaseModel):
     """All linear layers of the blocks at each number of bits B, ascending.
 
     `degradation[language][B]` is D(λ), None where the language collapsed. `tolerated_bits` is the smallest B from which on, at every larger
