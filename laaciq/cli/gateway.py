@@ -14,8 +14,7 @@ from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
     from laaciq.evaluation import Estimate
-    from laaciq.studies import Gateway
-    from laaciq.studies.gateway import ReportedSet
+    from laaciq.studies.gateway import Gateway, ReportedSet
     from laaciq.studies.outcomes import Measure, Rank
 
 

@@ -13,8 +13,7 @@ from laaciq.cli.fitting import Column, FittedTable
 from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
-    from laaciq.studies import MixtureStudy
-    from laaciq.studies.mixture_results import Setting
+    from laaciq.studies.mixture_results import MixtureStudy, Setting
 
 
 @shared.takes(MixtureOptions)

@@ -157,7 +157,7 @@ def _option(name: str, field: FieldInfo, positional: bool) -> _Option:
 
 def _console_form(name: str, field: FieldInfo) -> tuple[Any, Any, Callable[[Any], Any]]:
     """The type of what is typed for a field, its default, and how it is read."""
-    default = inspect.Parameter.empty if field.is_required() else field.default
+    default: Any = inspect.Parameter.empty if field.is_required() else field.default
     types = _types(field.annotation)
     kind = types[0] if len(types) == 1 else str
     if get_origin(kind) is not tuple:

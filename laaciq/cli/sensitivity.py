@@ -15,7 +15,7 @@ from laaciq.cli import options as shared
 from laaciq.options import SensitivityOptions
 
 if TYPE_CHECKING:
-    from laaciq.studies import Sensitivity
+    from laaciq.studies.sensitivity import Sensitivity
 
 # Characters of a cell and of a language's label, with the space after them.
 _CELL = 7

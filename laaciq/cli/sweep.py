@@ -9,12 +9,12 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.cli.fitting import Column, FittedTable, language_column
+from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
 from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
     from laaciq.evaluation import Estimate
-    from laaciq.studies import Sweep
+    from laaciq.studies.sweep import Sweep
 
 
 @shared.takes(SweepOptions)
@@ -54,7 +54,7 @@ def sweep_table(result: Sweep) -> RenderableType:
         )
     ]
     columns += [_bits_column(result, codes, bits) for bits in result.bits]
-    needed = [*(_bits(result.tolerated_bits[code]) for code in codes), "", ""]
+    needed: list[Cell] = [*(_bits(result.tolerated_bits[code]) for code in codes), "", ""]
     columns.append(Column(f"bits for {100 * result.tolerance:g} %", needed, short=("bits", needed)))
     title = f"{result.model}, {result.method}, group {result.group_size}: D by bits ({result.texts})"
     return Group(FittedTable(columns, title=title), *_footer(result))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.errors import BadOption
 from laaciq.evaluation import Estimate, Evaluation
+from laaciq.options import CheckOptions
 
 
 class Failure(BaseModel):
@@ -23,6 +24,7 @@ def check(
     run: str | Path, *, max_degradation: float | None = None, max_disparity: float | None = None, strict: bool = False
 ) -> list[Failure]:
     """The limits that a run exceeds for certain: by the lower end of the interval, or with `strict` those it may exceed, by the upper."""
+    CheckOptions.of(run=run, max_degradation=max_degradation, max_disparity=max_disparity, strict=strict)
     if max_degradation is None and max_disparity is None:
         raise BadOption("nothing to check: give --max-D, --max-disparity or both")
     evaluation = read_evaluation(Path(run))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from laaciq import reference
 from laaciq.corpus import language, read_split
@@ -13,7 +14,8 @@ from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
 from laaciq.models import ModelFolder, find_model, load
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
+from laaciq.options import REFERENCE, ProfileOptions, is_profile
+from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model, with_predictive_redundancy
 from laaciq.profiling.results import Profile
@@ -23,25 +25,24 @@ from laaciq.report.profile_report import write_profile_report
 def profile(
     model: str | Path = REFERENCE,
     *,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     exposure: Mapping[str, int] | str | Path | None = None,
-    predictive: bool = False,
-    thresholds: ScreeningThresholds = ScreeningThresholds(),
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ProfileKeywords],
 ) -> Profile:
-    """Measure weights, activations, tokenization and alignment, on calibration text.
+    """Measure weights, activations, tokenization and alignment, on calibration text; options as in `ProfileOptions`.
 
-    With `out` the profile is written there, with its report. `predictive` adds predictive redundancy, which costs two more passes. `exposure`
+    With `out` the profile is written there, with its report. `exposure`
     (tokens seen in training, by language, or a JSON file of that form) is known for the reference model.
     """
     progress = progress or Progress()
-    asked = MeasureOptions.of(**options)
-    folder = find_model(model)
-    split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
+    file = exposure if isinstance(exposure, str | Path) else None
+    chosen = ProfileOptions.of(model=model, exposure=file, **options)
+    asked, thresholds = chosen.measuring(), ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
+    folder = find_model(chosen.model)
+    split = read_split(chosen.texts, seed=asked.seed).select(chosen.languages)
+    calibration = split.calibration if chosen.passages is None else split.calibration.spread(chosen.passages)
     seen = read_exposure(exposure) if exposure is not None else _known_exposure(folder)
     target = None if out is None else Path(out)
     store = None
@@ -51,15 +52,17 @@ def profile(
     loaded = load(folder, device=device)
     found = profile_model(
         loaded,
-        split.calibration,
+        calibration,
         asked,
         outlier_kurtosis=thresholds.outlier_kurtosis,
         exposure=seen,
         store=store,
         progress=progress,
     )
-    if predictive:
-        found = with_predictive_redundancy(found, loaded, split, asked, progress=progress)
+    if chosen.predictive:
+        found = with_predictive_redundancy(
+            found, loaded, replace(split, calibration=calibration), asked, progress=progress
+        )
     if target is not None:
         found.write(target)
         write_profile_report(found, screen_profile(found, bits=4, thresholds=thresholds), target)
@@ -67,8 +70,7 @@ def profile(
 
 
 def read_or_make(source: str | Path, **options: Any) -> Profile:
-    path = Path(source)
-    return Profile.read(path) if path.suffix == ".json" and path.is_file() else profile(source, **options)
+    return Profile.read(Path(source)) if is_profile(str(source)) else profile(source, **options)
 
 
 def read_exposure(source: Mapping[str, int] | str | Path) -> dict[str, int]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from laaciq.engine.store import Store
 from laaciq.errors import BadOption
 from laaciq.options import Options
 
@@ -34,8 +33,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return content
 
 
-def write_recipe(store: Store, options: Options) -> None:
-    """Write the options that were given, and no defaults, beside the results."""
+def recipe_of(options: Options) -> str:
+    """The options that were given, and no defaults, as the text of a recipe file."""
     given = options.model_dump(mode="json", include=options.model_fields_set, exclude_none=True)
-    heading = f"# Read by: laaciq {options.verb} --config {RECIPE}\n"
-    store.write(RECIPE, heading + yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
+    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml.safe_dump(
+        given, sort_keys=False, allow_unicode=True
+    )

@@ -62,7 +62,7 @@ def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: 
 def _rerun(options: RunOptions, kept: frozenset[str], **changed: object) -> str:
     """The command of a run with the `kept` ones of the options, and with those that are `changed`."""
     given = {name: getattr(options, name) for name in options.model_fields_set & kept}
-    return RunOptions(**given, **changed).command
+    return RunOptions.of(**given, **changed).command
 
 
 def _check(evaluation: Evaluation, worst: LanguageResult, folder: Path) -> str:

@@ -12,7 +12,7 @@ _ROWS = 14
 
 def agreement_figure(planning: Planning) -> go.Figure:
     """Predicted against measured losses, of the plans that predictions were put to scale by and of those that came after."""
-    codes, scale, exchange = planning.languages, planning.scale, planning.exchange
+    codes, scale, exchange = planning.languages, planning.scale, planning.nll_per_kl
     scaled_by = [
         (code, s * p, e * m)
         for probe in planning.probes

@@ -9,7 +9,7 @@ from laaciq.backends.registry import BACKENDS, find_backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.errors import BadOption, MissingExtra
 from laaciq.models import find_model, load
-from laaciq.planning.methods import METHODS
+from laaciq.options.methods import METHODS
 from tests.tiny import save_tiny
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"

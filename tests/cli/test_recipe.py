@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from laaciq.cli import options as shared
 from laaciq.cli.recipe import defaults_of
-from laaciq.engine.recipe import read_recipe, write_recipe
-from laaciq.engine.store import RunFolder
+from laaciq.engine.recipe import read_recipe, recipe_of
 from laaciq.errors import BadOption
 from laaciq.options import VERBS, RunOptions, SurveyOptions, SweepOptions
 
@@ -116,8 +115,8 @@ def test_the_recipe_of_a_run_gives_the_same_options_again(tmp_path):
     options = RunOptions.of(
         model="org/model", languages=["eng", "swa"], method="rtn", bits=3, protect=("0,11", "swa=3"), symmetric=False
     )
-    write_recipe(RunFolder(tmp_path / "run", description={"command": options.command}), options)
-    path = tmp_path / "run/recipe.yaml"
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe_of(options))
     assert path.read_text().startswith("# Read by: laaciq run --config recipe.yaml\n")
     assert set(yaml.safe_load(path.read_text())) == options.model_fields_set
     again = RunOptions.of(**given(RunOptions, "--config", path))
