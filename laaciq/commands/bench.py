@@ -11,12 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from laaciq import errors
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
+from laaciq.options.keywords import BenchKeywords
 from laaciq.speed.results import ROUNDS, Bench, Request
 
 # With more than this, oneDNN runs instructions in bfloat16 that some machines announce and do not have.
@@ -30,7 +31,7 @@ def bench(
     *,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[BenchKeywords],
 ) -> Bench:
     """Speed and memory of `checkpoint` and of its original; options as in `BenchOptions`.
 

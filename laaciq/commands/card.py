@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
@@ -19,6 +19,7 @@ from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.store import CARD, MARKER
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
+from laaciq.options.keywords import CardKeywords
 from laaciq.planning.decision import Decision
 from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
@@ -52,7 +53,7 @@ def card(
     *,
     out: str | Path | None = None,
     overwrite: bool = False,
-    **options: object,
+    **options: Unpack[CardKeywords],
 ) -> Card:
     """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`. Another
     text there, perhaps edited by hand, is replaced only with `overwrite`. Options as in `CardOptions`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibrating
@@ -11,6 +12,7 @@ from laaciq.engine.progress import Progress
 from laaciq.models import find_model
 from laaciq.models.loading import pick_device
 from laaciq.options import REFERENCE, CompareOptions
+from laaciq.options.keywords import CompareKeywords
 from laaciq.report.compare_report import compare_html
 from laaciq.studies.compared_methods import find_compared_methods
 from laaciq.studies.comparison import Comparison
@@ -26,7 +28,7 @@ def compare(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[CompareKeywords],
 ) -> Comparison:
     """What each method costs each language of `model`, and at what size; options as in `CompareOptions`.
 

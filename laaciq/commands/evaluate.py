@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.engine.progress import Progress
+from laaciq.engine.recipe import recipe_of
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import EvaluateOptions
+from laaciq.options.keywords import EvaluateKeywords
+from laaciq.report import html_report, markdown_report
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
@@ -23,10 +27,10 @@ def evaluate(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
     """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; options as in `EvaluateOptions`. With `out`,
-    what is measured is kept there, and `evaluation.json` written."""
+    what is measured is kept there, and `evaluation.json`, `report.html` and `report.md` are written."""
     chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
     session = Session.open(
         chosen.against,
@@ -37,6 +41,7 @@ def evaluate(
         out=out,
         description={"command": chosen.command},
         overwrite=overwrite,
+        recipe=recipe_of(chosen),
         device=device,
         progress=progress,
     )
@@ -49,6 +54,8 @@ def evaluate(
     (measured,) = session.measure([candidate], test)
     evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
     session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
+    session.store.write("report.md", markdown_report(evaluation, None, command=chosen.command))
+    session.store.write("report.html", html_report(evaluation, None, command=chosen.command))
     session.store.finish()
     return evaluation
 

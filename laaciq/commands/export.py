@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.engine.files import atomic_folder, require_free, write_text
@@ -13,6 +14,7 @@ from laaciq.exporting.formats import FORMATS
 from laaciq.exporting.results import Exported, Misfit
 from laaciq.exporting.source import read_source, weight_bytes
 from laaciq.options import ExportOptions
+from laaciq.options.keywords import ExportKeywords
 
 __all__ = ["FORMATS", "RESULT", "Exported", "export"]
 
@@ -27,7 +29,7 @@ def export(
     overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ExportKeywords],
 ) -> Exported:
     """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. A finished export is replaced only
     with `overwrite`.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, GatewayOptions
+from laaciq.options.keywords import GatewayKeywords
 from laaciq.studies import gateway as study
 from laaciq.studies.gateway import Gateway
 
@@ -18,7 +20,7 @@ def gateway(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[GatewayKeywords],
 ) -> Gateway:
     """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits. Options as in `GatewayOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,6 +13,7 @@ from laaciq.engine.progress import Progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
 from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
+from laaciq.options.keywords import ImatrixKeywords
 from laaciq.planning.decision import read_plan_file
 from laaciq.planning.rules import equal_weights, served_languages
 from laaciq.profiling.profile import profile_model
@@ -37,7 +39,7 @@ def imatrix(
     overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ImatrixKeywords],
 ) -> Imatrix:
     """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
     `laaciq.plan`; and of a plan the types of its tensors. Options as in `ImatrixOptions`."""

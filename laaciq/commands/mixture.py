@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, MixtureOptions
+from laaciq.options.keywords import MixtureKeywords
 from laaciq.report.mixture_report import mixture_html
 from laaciq.studies.mixture import mixture_study
 from laaciq.studies.mixture_results import MixtureStudy
@@ -19,7 +21,7 @@ def mixture(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[MixtureKeywords],
 ) -> MixtureStudy:
     """Calibrate on one language, on all, on more and on less text, and measure each language. Options as in `MixtureOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""

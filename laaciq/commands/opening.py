@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from laaciq.engine.progress import Progress
+from laaciq.engine.recipe import recipe_of
 from laaciq.options.groups import MeasuredModelOptions
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
@@ -29,6 +30,7 @@ def open_session(
         out=out,
         description=description or {"command": options.command},
         overwrite=overwrite,
+        recipe=recipe_of(options),
         device=device,
         progress=progress,
     )

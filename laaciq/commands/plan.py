@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Unpack, cast
 
 from laaciq.commands.opening import open_session
 from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, PlanOptions
+from laaciq.options.keywords import PlanKeywords
 from laaciq.planning.decision import calibrate, decide
 from laaciq.planning.results import Planning
 
@@ -20,7 +21,7 @@ def plan(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[PlanKeywords],
 ) -> Planning:
     """Plan the storage of every tensor under a budget; options as in `PlanOptions`.
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from laaciq import reference
 from laaciq.corpus import language, read_split
@@ -15,6 +15,7 @@ from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption
 from laaciq.models import ModelFolder, find_model, load
 from laaciq.options import REFERENCE, ProfileOptions, is_profile
+from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model, with_predictive_redundancy
 from laaciq.profiling.results import Profile
@@ -28,7 +29,7 @@ def profile(
     device: str = "auto",
     exposure: Mapping[str, int] | str | Path | None = None,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ProfileKeywords],
 ) -> Profile:
     """Measure weights, activations, tokenization and alignment, on calibration text; options as in `ProfileOptions`.
 

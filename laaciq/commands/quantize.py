@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,6 +11,7 @@ from laaciq.commands.opening import open_session
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, QuantizeOptions
+from laaciq.options.keywords import QuantizeKeywords
 from laaciq.planning.decision import calibrate, decide
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
@@ -39,7 +41,7 @@ def quantize(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[QuantizeKeywords],
 ) -> QuantizeResult:
     """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. A finished one is replaced only with `overwrite`.
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.engine.progress import Progress
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.options import REFERENCE, RunOptions, WeightOptions
+from laaciq.options.keywords import RunKeywords
 from laaciq.planning.baseline import baseline_options
 from laaciq.planning.decision import Decision, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
@@ -34,7 +37,7 @@ from laaciq.trials.session import Session
 RUN, BASELINE = "", "baseline/"
 
 
-class RunResult(BaseModel):
+class RunResult(Displayed, BaseModel):
     """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
     `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,
@@ -66,7 +69,7 @@ def run(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
     chosen = RunOptions.of(model=model, **options)

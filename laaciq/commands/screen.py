@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.commands.profile import read_or_make
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, ScreenOptions
+from laaciq.options.keywords import ScreenKeywords
 from laaciq.planning.screening import Screening, ScreeningThresholds, screen_profile
 from laaciq.profiling.results import Profile
 
@@ -16,7 +18,7 @@ def screen(
     *,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ScreenKeywords],
 ) -> Screening:
     """What the theory predicts for a model, or for a profile that was made before; options as in `ScreenOptions`."""
     if isinstance(source, Profile):

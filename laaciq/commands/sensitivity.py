@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, GridOptions, SensitivityOptions
+from laaciq.options.keywords import SensitivityKeywords
 from laaciq.studies import sensitivity as study
 from laaciq.studies.sensitivity import Sensitivity
 
@@ -18,7 +20,7 @@ def sensitivity(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[SensitivityKeywords],
 ) -> Sensitivity:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Options as in `SensitivityOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""

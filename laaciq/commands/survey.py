@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.commands.profile import read_or_make
 from laaciq.engine.progress import Progress
 from laaciq.options import SurveyOptions
+from laaciq.options.keywords import SurveyKeywords
 from laaciq.planning.screening import screen_profile
 from laaciq.profiling.results import Architecture
 
@@ -29,7 +31,7 @@ class SurveyRow(BaseModel):
 
 
 def survey(
-    models: Iterable[str | Path], *, device: str = "auto", progress: Progress | None = None, **options: object
+    models: Iterable[str | Path], *, device: str = "auto", progress: Progress | None = None, **options: Unpack[SurveyKeywords]
 ) -> list[SurveyRow]:
     """Models, or profiles made before, side by side; options as in `SurveyOptions`."""
     chosen = SurveyOptions.of(models=tuple(map(str, models)), **options)

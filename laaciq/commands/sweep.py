@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, SweepOptions
+from laaciq.options.keywords import SweepKeywords
 from laaciq.studies import sweep as study
 from laaciq.studies.sweep import Sweep
 
@@ -18,7 +20,7 @@ def sweep(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[SweepKeywords],
 ) -> Sweep:
     """Quantize to several numbers of bits, and find the fewest that each language tolerates. Options as in `SweepOptions`. What was computed
     stays in `out`, if that is given, and is not computed again."""

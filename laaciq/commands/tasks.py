@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from huggingface_hub.utils import yaml_dump
 from pydantic import BaseModel, ConfigDict
@@ -13,6 +13,7 @@ from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.options import TasksOptions
+from laaciq.options.keywords import TasksKeywords
 
 # What all languages of a task share; by the name of the task.
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -45,7 +46,7 @@ class Tasks(BaseModel):
     groups: dict[str, list[str]]
 
 
-def tasks(out: str | Path, *, overwrite: bool = False, **options: object) -> Tasks:
+def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
     """Write a folder for the harness's `--include_path`, from the test part of the texts: no plan was chosen on it. Options as in
     `TasksOptions`.
 

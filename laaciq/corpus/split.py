@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from laaciq.corpus.texts import Passages, Texts
 from laaciq.errors import BrokenTexts
@@ -75,6 +73,10 @@ def _first_part(aligned: list[Passages], share: float, seed: int) -> np.ndarray:
 
 def _group_names(aligned: list[Passages]) -> list[str]:
     """For every position the name of its group: positions that share a document or, in any language, a text."""
+    # Imported here, since reading texts needs none of it and must start at once.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     count = len(aligned[0])
     keys: dict[tuple[str, str], int] = {}
     links = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
 from laaciq.errors import BadOption
 from laaciq.profiling.alignment import Alignment
@@ -124,7 +125,7 @@ class LanguageActivations(_Result):
         return unpack_floats(self.input_moments[tensor])
 
 
-class Profile(_Result):
+class Profile(Displayed, _Result):
     """Everything that the theory measures before quantization."""
 
     version: Literal[1] = 1

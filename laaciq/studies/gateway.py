@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, WeightOptions
@@ -73,7 +74,7 @@ class ReportedSet(_Result):
     compression: float
 
 
-class Gateway(_Result):
+class Gateway(Displayed, _Result):
     """Sets of `protect` blocks of the model's `blocks`: `sets`, as measured on validation text, best first by worst loss, and `tested`.
 
     `possible` is the number of all sets; where `sets` are fewer, they are the additive model's best and those of the theory, and ranks are

@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GridOptions, GroupSize
 from laaciq.stats.correlation import Correlation, pearson
@@ -26,7 +27,7 @@ EMBEDDINGS, HEAD = "embeddings", "head"
 TOGETHER = "together"
 
 
-class Sensitivity(BaseModel):
+class Sensitivity(Displayed, BaseModel):
     """What each part alone costs each language, in ΔNLL per token: `loss[language]` goes along `parts`.
 
     `parts` are "block 0", "block 1", …, "embeddings", "head"; a tied head belongs to the embeddings. `together` is the loss when all parts

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.engine.display import Displayed
 from laaciq.engine.store import key_of
 from laaciq.evaluation.results import Disparity, Evaluation, Summary
 from laaciq.evaluation.trial import evaluate_trial
@@ -18,7 +19,7 @@ from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
 
 
-class Sweep(BaseModel):
+class Sweep(Displayed, BaseModel):
     """All linear layers of the blocks at each number of bits B, ascending.
 
     `degradation[language][B]` is D(λ), None where the language collapsed. `tolerated_bits` is the smallest B from which on, at every larger

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from laaciq.corpus import Passages, Split, Texts, read_split
 from laaciq.engine.progress import Progress
+from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, key_of
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
@@ -43,6 +44,7 @@ class Session:
     out: Path | None = None
     description: Mapping[str, object] = field(default_factory=dict)
     overwrite: bool = False
+    recipe: str | None = None
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
@@ -57,10 +59,12 @@ class Session:
         out: str | Path | None = None,
         description: Mapping[str, object] | None = None,
         overwrite: bool = False,
+        recipe: str | None = None,
         device: str = "auto",
         progress: Progress | None = None,
     ) -> Session:
-        """By names: a model, texts, some of their languages, and at most so many test passages per language."""
+        """By names: a model, texts, some of their languages, and at most so many test passages per language. `recipe` is written beside the
+        results."""
         pick_device(device)
         folder = find_model(model)
         split = read_split(texts, seed=options.seed).select(None if languages is None else list(languages))
@@ -68,7 +72,7 @@ class Session:
             split = replace(split, test=split.test.spread(passages))
         return cls(
             folder, split, options, progress or Progress(), device,
-            None if out is None else Path(out), description or {}, overwrite,
+            None if out is None else Path(out), description or {}, overwrite, recipe,
         )  # fmt: skip
 
     @classmethod
@@ -93,7 +97,10 @@ class Session:
     def store(self) -> Store:
         if self.out is None:
             return MemoryStore()
-        return RunFolder(self.out, description=self.description, overwrite=self.overwrite)
+        store = RunFolder(self.out, description=self.description, overwrite=self.overwrite)
+        if self.recipe is not None:
+            store.write(RECIPE, self.recipe)
+        return store
 
     @property
     def place(self) -> torch.device:
