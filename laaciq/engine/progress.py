@@ -66,14 +66,12 @@ class Stage:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds, from the pace until the last step ended, or from the expected duration while hardly anything is done; None where
-        neither is known."""
-        if self.expected_seconds is not None and self.share <= _EARLY:
-            return max(0.0, self.expected_seconds - self.elapsed)
-        if not self.share:
-            return None
-        whole = (self.advanced - self.began) / self.share
-        return max(0.0, whole - self.elapsed)
+        """Seconds, from the pace until the last step ended, or from the expected duration while hardly anything is done. None where
+        neither is known, and where the work has taken longer than that already."""
+        whole = self.expected_seconds if self.share <= _EARLY else None
+        if whole is None and self.share:
+            whole = (self.advanced - self.began) / self.share
+        return whole - self.elapsed if whole is not None and whole > self.elapsed else None
 
     @property
     def counts(self) -> str:
