@@ -39,8 +39,8 @@ from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
-from laaciq.quantization.tuning import quantize_model
+from laaciq.quantization.model import quantize_layers
+from laaciq.quantization.model import quantize_model
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
 from laaciq.studies.losses import nll_by_passage

@@ -31,7 +31,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
 from laaciq.quantization.plan import PlanSet
-from laaciq.quantization.tuning import quantize_model
+from laaciq.quantization.model import quantize_model
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
 from laaciq.studies.losses import nll_by_passage

@@ -16,6 +16,7 @@ from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
 def imatrix(
     out: Annotated[Path, typer.Option(help="Folder for the files.")],
     model: shared.Model = REFERENCE,
+    overwrite: shared.Overwrite = False,
     plan: Annotated[
         Path | None, typer.Option(help="A plan: its weights of languages, and a type for every tensor.")
     ] = None,
@@ -30,7 +31,16 @@ def imatrix(
     from laaciq.engine.progress import TerminalProgress
 
     values = shared.read_values(options, languages)
-    found = write(model, out=out, plan=plan, texts=texts, device=device, progress=TerminalProgress(), **values)
+    found = write(
+        model,
+        out=out,
+        overwrite=overwrite,
+        plan=plan,
+        texts=texts,
+        device=device,
+        progress=TerminalProgress(),
+        **values,
+    )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

@@ -14,6 +14,7 @@ from laaciq.options import BUILTIN
 
 def tasks(
     out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given as --include_path.")],
+    overwrite: shared.Overwrite = False,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     seed: Annotated[int, typer.Option(help="Of the split, as in 'laaciq run'.")] = 0,
@@ -21,7 +22,7 @@ def tasks(
     """Write test text as tasks of lm-evaluation-harness: bits per byte, and whose words are in order."""
     from laaciq.commands.tasks import tasks as write_tasks
 
-    written = write_tasks(out, texts=texts, languages=shared.split_names(languages), seed=seed)
+    written = write_tasks(out, overwrite=overwrite, texts=texts, languages=shared.split_names(languages), seed=seed)
     console = Console()
     for group, members in written.groups.items():
         console.print(f"{group}: {', '.join(members)}", soft_wrap=True, highlight=False)

@@ -39,6 +39,7 @@ def mixture(
         int | None, typer.Option(min=2, help="Most test passages a language, to save time.")
     ] = None,
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
@@ -56,6 +57,7 @@ def mixture(
         test_passages=test_passages,
         texts=texts,
         out=target,
+        overwrite=overwrite,
         device=device,
         progress=TerminalProgress(),
         **values,

@@ -20,6 +20,7 @@ TextSource = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote to the same place.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; made if missing, resumed if it is a run's.")]
 
 

@@ -23,6 +23,7 @@ def plan(
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     out: Annotated[Path, typer.Option(help="File for the plan.")] = Path("plan.json"),
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
@@ -33,7 +34,7 @@ def plan(
     from laaciq.report.wording import planning_sentences
 
     values = shared.read_values(options, languages)
-    found = make(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
+    found = make(model, out=out, overwrite=overwrite, texts=texts, device=device, progress=TerminalProgress(), **values)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

@@ -31,6 +31,7 @@ def profile(
     out: Annotated[Path, typer.Option(help="The profile, JSON; its report and plots are written beside it.")] = Path(
         "profile.json"
     ),
+    overwrite: shared.Overwrite = False,
     exposure: Annotated[Path | None, typer.Option(help="JSON: tokens seen in training by language.")] = None,
     predictive: Annotated[
         bool, typer.Option("--predictive", help="Also predictive redundancy: two more passes.")
@@ -49,6 +50,7 @@ def profile(
         model,
         texts=texts,
         out=out,
+        overwrite=overwrite,
         device=device,
         exposure=exposure,
         predictive=predictive,

@@ -18,6 +18,7 @@ from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
 def quantize(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
     model: shared.Model = REFERENCE,
+    overwrite: shared.Overwrite = False,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     as_json: shared.AsJson = False,
@@ -30,7 +31,9 @@ def quantize(
     from laaciq.engine.progress import TerminalProgress
 
     values = shared.read_values(options, languages)
-    found = write(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
+    found = write(
+        model, out=out, overwrite=overwrite, texts=texts, device=device, progress=TerminalProgress(), **values
+    )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return

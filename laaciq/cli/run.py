@@ -17,6 +17,7 @@ def run(
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
@@ -29,7 +30,7 @@ def run(
 
     chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
     folder = out or chosen.default_folder
-    result = run_chain(chosen, out=folder, device=device, progress=TerminalProgress())
+    result = run_chain(chosen, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

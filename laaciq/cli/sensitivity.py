@@ -37,6 +37,7 @@ def sensitivity(
         typer.Option(help="Part of the texts: calibration, so that bits may be chosen from the result, or test."),
     ] = "calibration",
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
     **options: Any,
@@ -48,7 +49,14 @@ def sensitivity(
     target = out or Path("laaciq-runs") / f"{Path(model).name}-sensitivity"
     values = shared.read_values(options, languages)
     found = measure_parts(
-        model, part=part, texts=texts, out=target, device=device, progress=TerminalProgress(), **values
+        model,
+        part=part,
+        texts=texts,
+        out=target,
+        overwrite=overwrite,
+        device=device,
+        progress=TerminalProgress(),
+        **values,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE, Decided
-from laaciq.engine.files import write_text
+from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.store import CARD, MARKER
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE
@@ -53,8 +53,10 @@ def card(
     name: str | None = None,
     license: str | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Card:
-    """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`.
+    """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`. Another
+    text there, perhaps edited by hand, is replaced only with `overwrite`.
 
     `base_model` is the original's name on the hub, known already where the run took it from there; `license` is the original's own where its
     card says so. `name` is what the quantized model will be called.
@@ -73,9 +75,9 @@ def card(
     )
     text = model_card(contents, head)
     path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
-    if path.is_dir():
-        raise BadOption(f"{path} is a folder: give a file for the card, such as {path / CARD}")
-    write_text(path, text)
+    if not (path.is_file() and path.read_text(encoding="utf-8") == text):
+        require_free_file(path, overwrite=overwrite)
+        write_text(path, text)
     lacking = []
     if base_model is None:
         lacking.append(f"The head has no base_model, as {original} is not known to be on the hub: give --base-model.")

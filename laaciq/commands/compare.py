@@ -32,6 +32,7 @@ def compare(
     methods: Iterable[str] | None = None,
     languages: Iterable[str] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
@@ -57,7 +58,9 @@ def compare(
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     cost = estimate(folder, test, device=place)
     require_memory(cost, place)
-    store = RunFolder(target, description={"command": chosen.command})
+    # Rows of all comparisons of a model may share a folder: each is kept under its own key.
+    described = CompareOptions(model=chosen.model).command
+    store = RunFolder(target, description={"command": described}, overwrite=overwrite)
     workshop = Workshop(folder, device, split, chosen.measuring(), store, progress)
     table = _Table(chosen, test, workshop, store, progress)
     progress.say(
@@ -77,6 +80,7 @@ def compare(
     )
     write_text(target / "compare.json", found.model_dump_json(indent=1))
     write_text(target / "report.html", compare_html(found))
+    store.finish()
     return found
 
 

@@ -17,7 +17,6 @@ from laaciq.options import BUILTIN, ExportOptions
 
 __all__ = ["FORMATS", "RESULT", "Exported", "export"]
 
-# Says that a folder is an export, which another may take the place of.
 RESULT = "export.json"
 
 
@@ -26,6 +25,7 @@ def export(
     *,
     format: str,
     out: str | Path,
+    overwrite: bool = False,
     against: str | Path | None = None,
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
@@ -33,7 +33,8 @@ def export(
     progress: Progress | None = None,
     **options: object,
 ) -> Exported:
-    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; see `ExportOptions`.
+    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; see `ExportOptions`. A finished export is replaced only with
+    `overwrite`.
 
     What the format cannot carry is an error or, with `fold`, stored in 16 bits with shared scales. Where that changes numbers, both are
     measured on `texts` against the original, which `against` must then name.
@@ -43,7 +44,7 @@ def export(
     if format not in FORMATS:
         raise BadOption(f"unknown format {format!r}: there are {', '.join(FORMATS)}")
     source, folder = read_source(checkpoint), Path(out)
-    require_free(folder, lambda there: (there / RESULT).exists())
+    require_free(folder, overwrite=overwrite)
     misfits = FORMATS[format].misfits(source)
     if misfits and not asked.fold:
         raise BadOption(_refusal(format, misfits))

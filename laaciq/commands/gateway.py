@@ -24,6 +24,7 @@ def gateway(
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
@@ -38,7 +39,7 @@ def gateway(
         method=chosen.method,
     )
     words = f"laaciq gateway{_words(chosen)} --protect {protect}"
-    opened = _open(chosen, lambda split: split.validation, out, {"command": words}, device, progress)
+    opened = _open(chosen, lambda split: split.validation, out, {"command": words}, overwrite, device, progress)
     set_count(len(opened.model.anatomy.block_names), protect)  # refuses before a folder is made
     return studies.gateway(
         opened.model,

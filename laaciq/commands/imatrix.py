@@ -35,6 +35,7 @@ def imatrix(
     model: str | Path = REFERENCE,
     *,
     out: str | Path,
+    overwrite: bool = False,
     plan: str | Path | None = None,
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
@@ -45,7 +46,7 @@ def imatrix(
     """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
     `laaciq.plan`; and of a plan the types of its tensors. Options as in `MeasureOptions`."""
     asked, folder = MeasureOptions.of(**options), Path(out)
-    require_free(folder, lambda there: (there / RESULT).exists())
+    require_free(folder, overwrite=overwrite)
     split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
     loaded = load(find_model(model), device=device)
     planned = None if plan is None else read_plan_file(Path(plan), loaded.anatomy)

@@ -24,6 +24,7 @@ def mixture(
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
@@ -34,7 +35,7 @@ def mixture(
     asked = MixtureOptions.of(**own)
     chosen = _chosen(model, texts, languages, {name: value for name, value in options.items() if name not in own})
     described = {"model": chosen.model, "texts": chosen.texts, **chosen.measuring().model_dump(), **asked.model_dump()}
-    opened = _open(chosen, lambda split: split.test, out, {"calibration": described}, device, progress)
+    opened = _open(chosen, lambda split: split.test, out, {"calibration": described}, overwrite, device, progress)
     split = opened.split
     if test_passages is not None:
         split = replace(split, test=split.test.spread(test_passages))

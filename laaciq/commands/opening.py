@@ -25,11 +25,12 @@ class _Opened:
     split: Split
     out: Path | None
     described: dict[str, object]
+    overwrite: bool
     progress: Progress
 
     @property
     def store(self) -> RunFolder | None:
-        return None if self.out is None else RunFolder(self.out, description=self.described)
+        return None if self.out is None else RunFolder(self.out, description=self.described, overwrite=self.overwrite)
 
 
 def _chosen(
@@ -48,6 +49,7 @@ def _open(
     read: Callable[[Split], Texts],
     out: str | Path | None,
     described: dict[str, object],
+    overwrite: bool,
     device: str,
     progress: Progress | None,
 ) -> _Opened:
@@ -58,4 +60,4 @@ def _open(
     )
     require_memory(estimate(folder, read(split), device=place), place)
     loaded = load(folder, device=device)
-    return _Opened(loaded, split, None if out is None else Path(out), described, progress or Progress())
+    return _Opened(loaded, split, None if out is None else Path(out), described, overwrite, progress or Progress())

@@ -24,6 +24,7 @@ def sensitivity(
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
@@ -38,7 +39,7 @@ def sensitivity(
         return split.calibration if part == PARTS[0] else split.test
 
     words = f"laaciq sensitivity{_words(chosen)}" + (f" --part {part}" if part != PARTS[0] else "")
-    opened = _open(chosen, read, out, {"command": words}, device, progress)
+    opened = _open(chosen, read, out, {"command": words}, overwrite, device, progress)
     own = read(opened.split)
     return studies.sensitivity(
         opened.model,

@@ -24,6 +24,7 @@ def sweep(
     texts: str | Path = BUILTIN,
     languages: Iterable[str] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
     **options: object,
@@ -38,7 +39,7 @@ def sweep(
         method=chosen.method,
     )
     words = f"laaciq sweep{_words(chosen)} --bits {','.join(map(str, asked.bits))} --tolerance {tolerance}"
-    opened = _open(chosen, lambda split: split.test, out, {"command": words}, device, progress)
+    opened = _open(chosen, lambda split: split.test, out, {"command": words}, overwrite, device, progress)
     return studies.sweep(
         opened.model,
         opened.split.test,

@@ -47,7 +47,12 @@ class Tasks(BaseModel):
 
 
 def tasks(
-    out: str | Path, *, texts: str | Path = BUILTIN, languages: Iterable[str] | None = None, seed: int = 0
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    texts: str | Path = BUILTIN,
+    languages: Iterable[str] | None = None,
+    seed: int = 0,
 ) -> Tasks:
     """Write a folder for the harness's `--include_path`, from the test part of the texts: no plan was chosen on it.
 
@@ -55,7 +60,7 @@ def tasks(
     mean: it would hide the language that pays most.
     """
     folder = Path(out)
-    require_free(folder, _ours)
+    require_free(folder, overwrite=overwrite)
     test = read_split(texts, seed=seed).test.select(None if languages is None else list(languages))
     groups = {group: [f"{group}_{code}" for code in test.languages] for group in TEMPLATES}
     with atomic_folder(folder) as partial:
@@ -87,7 +92,3 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def _template(group: str) -> str:
     """By the harness's custom without an ending: else it would be taken for a task."""
     return f"_{group}_template_yaml"
-
-
-def _ours(folder: Path) -> bool:
-    return all((folder / _template(group)).exists() for group in TEMPLATES)

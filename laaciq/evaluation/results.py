@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.stats.estimate import Estimate
+
 if TYPE_CHECKING:
     import pandas
 
 
 class _Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Estimate(_Result):
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Likelihood(_Result):

@@ -191,9 +191,8 @@ def unigram_nll(tokens: list[int], calibration: list[int]) -> float:
 def _language_redundancy(
     model: LanguageModel, passages: Passages, calibration: Passages, blocks: list[int], options: MeasureOptions
 ) -> float:
-    asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
-    prepared = prepare_all(model, passages.texts, passages.language, **asked)
-    fitted = prepare_all(model, calibration.texts, calibration.language, **asked)
+    prepared = prepare_all(model, passages, options)
+    fitted = prepare_all(model, calibration, options)
     # What comes before the first scored token: the start tokens or, where there are none, the first token of the text.
     leading = next(sequence.positions[0] for passage in fitted for sequence in passage.sequences) + 1
     updates = _mean_updates(model, fitted, sorted(set(blocks)), leading)

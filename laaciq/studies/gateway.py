@@ -19,7 +19,6 @@ from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation import Estimate
-from laaciq.evaluation.degradation import DRAWS
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GridOptions, GroupSize, MeasureOptions, QuantizeOptions
 from laaciq.planning.methods import METHODS, find_method
@@ -27,6 +26,7 @@ from laaciq.studies.block_sets import best_sets, block_sets, predicted_worst, se
 from laaciq.studies.outcomes import Measure, Outcomes, Rank, outcomes
 from laaciq.studies.protection import BlockSet
 from laaciq.studies.set_passes import SetLosses, SetPasses, shortened
+from laaciq.trials.losses import DRAWS
 
 # What is read, at most, of every language: 320 tokens to choose by and 1,920 to report on.
 VALIDATION_PASSAGES, TEST_PASSAGES, PASSAGE_TOKENS = 10, 60, 32

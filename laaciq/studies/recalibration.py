@@ -13,19 +13,19 @@ from pydantic import BaseModel, ConfigDict
 from laaciq.corpus import Split, Texts
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
-from laaciq.evaluation.disparity import Losses
 from laaciq.models import LanguageModel
 from laaciq.options import GridOptions, MeasureOptions
 from laaciq.planning.methods import find_method
 from laaciq.profiling.activations import readings, text_masks
 from laaciq.quantization import Calibration
 from laaciq.quantization.grid import QuantizedMatrix
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import Plan, TensorPlan, count_size
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.studies.differences import losses_of
 from laaciq.studies.losses import PassageLosses, nll_by_passage
+from laaciq.trials.losses import Losses
 from laaciq.trials.quantized_copy import copy_of, simulate
 
 METHOD = find_method("gptq")

@@ -11,11 +11,11 @@ import numpy as np
 from laaciq.corpus import language
 from laaciq.evaluation import Estimate
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
-from laaciq.evaluation.disparity import Losses
 from laaciq.evaluation.verdict import percent
 from laaciq.studies.differences import worst_difference, worst_loss
 from laaciq.studies.mixes import MIXES, Mix, mix_name
 from laaciq.studies.mixture_results import LeftOut
+from laaciq.trials.losses import Losses
 
 Key = tuple[Mix, int]
 

@@ -18,12 +18,12 @@ from laaciq.engine.progress import Progress
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.errors import BrokenTexts
 from laaciq.evaluation import Estimate
-from laaciq.evaluation.degradation import DRAWS
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GroupSize, MeasureOptions
 from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
 from laaciq.stats.correlation import Correlation, pearson
 from laaciq.studies.losses import ORIGINAL, Grid, PassageLosses, Passes
+from laaciq.trials.losses import DRAWS
 
 EMBEDDINGS, HEAD = "embeddings", "head"
 TOGETHER = "together"

@@ -20,7 +20,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import BITS, Bits, GroupSize, MeasureOptions, Options, QuantizeOptions
 from laaciq.planning.methods import find_method
 from laaciq.planning.rules import make_plans
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import Plan
 from laaciq.trials.estimate import estimate
 from laaciq.trials.quantized_copy import copy_of, simulate

@@ -30,7 +30,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
 from laaciq.quantization.plan import Plan
-from laaciq.quantization.tuning import quantize_model
+from laaciq.quantization.model import quantize_model
 from laaciq.studies.compared_methods import ComparedMethod
 from laaciq.studies.comparison import Made
 from laaciq.trials.quantized_copy import copy_of, simulate

@@ -14,7 +14,7 @@ from laaciq.models import find_model, load
 from laaciq.options import CheckpointOptions
 from laaciq.planning.planner import plan_model
 from laaciq.planning.steps import user_weights
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]

@@ -17,7 +17,7 @@ from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.layers import QuantizedLinear
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.speed import BenchOptions
 from laaciq.speed.child import measure_both
 from laaciq.speed.results import Request

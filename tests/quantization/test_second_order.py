@@ -12,7 +12,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.matrices import quantize_layers, quantize_matrix
+from laaciq.quantization.model import quantize_layers, quantize_matrix
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.second_order import DAMPING, inverse_factor
 from tests.tiny import ARCHITECTURES, save_tiny
@@ -122,7 +122,7 @@ def test_block_by_block_is_what_a_whole_pass_sees(architecture, tmp_path):
     for index in range(len(model.anatomy.block_names)):
         own = [linear for linear in linears if linear.block == index]
         for name, moments in stream.second_moments(index, own).items():
-            torch.testing.assert_close(moments.own, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max()))
+            torch.testing.assert_close(moments.moments, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max()))
         stream.advance(index)
 
 

@@ -15,7 +15,7 @@ from laaciq.planning.validation import Validation
 from laaciq.profiling.activations import readings
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.student import Student
 from laaciq.quantization.tuning import SCALE_RATE, VECTOR_RATE, _descend, _rates, quantize_model, tune, weights_by_token
 from laaciq.scoring.likelihood import score

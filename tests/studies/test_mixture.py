@@ -13,7 +13,7 @@ from laaciq.options import MeasureOptions, QuantizeOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.report.mixture_report import mixture_html
 from laaciq.studies import MixtureStudy, mixture_study, recalibration
 from laaciq.studies.differences import by_language, difference, losses_of, worst_difference, worst_loss
