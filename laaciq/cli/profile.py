@@ -28,9 +28,7 @@ def profile(
     model: shared.Model = REFERENCE,
     texts: shared.TextSource = BUILTIN,
     languages: shared.Languages = None,
-    out: Annotated[Path, typer.Option(help="The profile, JSON; its report and plots are written beside it.")] = Path(
-        "profile.json"
-    ),
+    out: shared.Out = None,
     overwrite: shared.Overwrite = False,
     exposure: Annotated[Path | None, typer.Option(help="JSON: tokens seen in training by language.")] = None,
     predictive: Annotated[
@@ -46,10 +44,11 @@ def profile(
     from laaciq.engine.progress import TerminalProgress
     from laaciq.planning.screening import ScreeningThresholds
 
+    folder = out or Path("laaciq-runs") / f"{Path(model).name}-profile"
     found = make_profile(
         model,
         texts=texts,
-        out=out,
+        out=folder,
         overwrite=overwrite,
         device=device,
         exposure=exposure,
@@ -63,8 +62,8 @@ def profile(
         return
     console = Console()
     console.print(_block_table(found), _language_table(found))
-    console.print(f"Report: {out.with_suffix('.html')}", soft_wrap=True, highlight=False)
-    console.print(f"Next: laaciq screen {out} --bits 4", soft_wrap=True, highlight=False)
+    console.print(f"Report: {folder / 'profile.html'}", soft_wrap=True, highlight=False)
+    console.print(f"Next: laaciq screen {folder} --bits 4", soft_wrap=True, highlight=False)
 
 
 def screen(

@@ -41,7 +41,8 @@ def plan(
     **options: object,
 ) -> Planning:
     """Plan the storage of every tensor under a budget; options as in `CheckpointOptions`. With `out` the plan is written there, to be edited
-    or given to `quantize` and `run`, and replaced only with `overwrite`; what was computed on the way stays beside it, and is not computed again."""
+    or given to `quantize` and `run`; a file that is there is replaced only with `overwrite`. What was computed on the way stays beside it, and
+    is not computed again."""
     progress = progress or Progress()
     chosen = CheckpointOptions.of(**{"method": "planned", **options})
     if not find_method(chosen.method).planned:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 import laaciq
 from laaciq.commands.plan import calibrate
 from laaciq.engine.progress import Progress
-from laaciq.errors import BadOption
+from laaciq.errors import BadOption, OutputConflict
 from laaciq.models import find_model, load
 from laaciq.options import CheckpointOptions
 from laaciq.planning.planner import plan_model
@@ -117,7 +117,9 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
     first = planned(model, texts, out=file)
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/planning").iterdir()}
     assert parts
-    assert planned(model, texts, out=file) == first
+    with pytest.raises(OutputConflict, match="exists"):
+        planned(model, texts, out=file)
+    assert planned(model, texts, out=file, overwrite=True) == first
     assert {path: path.stat().st_mtime_ns for path in parts} == parts
 
 
