@@ -30,11 +30,17 @@ def check(
 ) -> None:
     """Judge a run by limits on what languages lose. Prints PASS, FAIL or INCONCLUSIVE for every limit.
 
-    PASS: the estimate is within the limit. FAIL: it exceeds the limit, a language collapsed, or fewer than two languages can be compared
-    for --max-disparity. INCONCLUSIVE: the limit may hold, but the run does not show it. That is so if with --strict the estimate is within
-    the limit and the upper end is not, if a language has fewer than 8 documents, or if the original serves no language.
+    PASS: the estimate is within the limit.
 
-    Exit status: 0 if every limit passes, 1 if one fails, 3 if none fails and one is inconclusive, 2 if an option is wrong.
+    FAIL: the estimate exceeds it, a language collapsed, or fewer than two
+    languages can be compared for --max-disparity.
+
+    INCONCLUSIVE: the limit may hold, but the run does not show it. With
+    --strict the estimate is within the limit and the upper end is not; or a
+    language has fewer than 8 documents; or the original serves no language.
+
+    Exit status: 0 if every limit passes, 1 if one fails, 3 if none fails and
+    one is inconclusive, 2 if an option is wrong.
     """
     from laaciq.commands.check import check as judge_run
 
