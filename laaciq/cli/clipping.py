@@ -73,7 +73,7 @@ def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:
         {
             "distribution": str(member),
             "kurtosis": member.kurtosis,
-            "noise_model_seed_step": {own: optimal_threshold(member, own, step="seed").alpha for own in bits},
+            "noise_model_published_step": {own: optimal_threshold(member, own, step="published").alpha for own in bits},
             "noise_model_real_step": {own: optimal_threshold(member, own, step="real").alpha for own in bits},
             "true_error": {own: true_optimal_threshold(member, own).alpha for own in bits},
         }
@@ -84,7 +84,7 @@ def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:
 def _threshold_table(rows: list[dict[str, Any]], bits: tuple[int, ...]) -> Table:
     table = _table("", *(f"{own} bits" for own in bits))
     labels = {
-        "noise_model_seed_step": "model, Δ = 2α/(2^B−1)",
+        "noise_model_published_step": "model, Δ = 2α/(2^B−1)",
         "noise_model_real_step": "model, Δ = α/q",
         "true_error": "true error",
     }

@@ -226,7 +226,7 @@ def _checklist(
         ),
         CheckBox(
             question="Compute activation patterns by language",
-            answer=f"PlanLosses in {len(languages)} languages" if languages else "Not measured",
+            answer=f"Measured in {len(languages)} languages" if languages else "Not measured",
             done=bool(languages),
         ),
         CheckBox(
