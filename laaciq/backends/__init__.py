@@ -1,1 +1,1 @@
-"""Other people's quantization libraries behind one contract: dequantized weights, and the bits that they store for them."""
+"""Other quantization libraries behind one interface: dequantized weights, and the bits that the library stores for them."""
