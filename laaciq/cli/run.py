@@ -26,6 +26,7 @@ def run(
     from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
     from laaciq.commands.run import run_chain
     from laaciq.engine.progress import TerminalProgress
+    from laaciq.report.wording import prediction_sentence
 
     chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
     folder = out or chosen.default_folder
@@ -42,7 +43,7 @@ def run(
             f"Numeric noise, {noise.precision} against {noise.other}: at most {noise.largest:.1e} nats a token ({noise.language}).",
             highlight=False,
         )
-    console.print(f"Predicted: {result.screening.risk}. {result.screening.prediction}", highlight=False)
+    console.print(prediction_sentence(result.screening), highlight=False)
     console.print(size_sentence(result.plans), highlight=False)
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
     console.print(f"Next: laaciq check {folder} --max-D 0.05 --max-disparity 0.03", soft_wrap=True, highlight=False)

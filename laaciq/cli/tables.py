@@ -10,7 +10,7 @@ from laaciq.evaluation import Evaluation, LanguageResult
 from laaciq.evaluation.generation import GenerationResult
 from laaciq.evaluation.verdict import percent
 from laaciq.quantization.plan import PlanSet
-from laaciq.report.wording import usual_sentence
+from laaciq.report.wording import baseline_sentence
 
 _BAR_WIDTH = 12
 
@@ -33,7 +33,7 @@ def evaluation_table(evaluation: Evaluation, baseline: Evaluation | None = None)
     for result in evaluation.worst_first:
         cells = _language_row(result, longest)
         table.add_row(*(cells if baseline is None else [*cells[:-1], _usual(result, baseline)]))
-    beside = [] if baseline is None else [Text(usual_sentence(evaluation, baseline), style="bold")]
+    beside = [] if baseline is None else [Text(baseline_sentence(evaluation, baseline), style="bold")]
     return Group(table, *_footer(evaluation), *beside)
 
 

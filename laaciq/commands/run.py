@@ -37,7 +37,8 @@ from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
-from laaciq.report import html_report, markdown_report
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.measurement import measure_each
 from laaciq.trials.quantized_copy import Twins

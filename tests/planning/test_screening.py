@@ -26,6 +26,7 @@ def answers(screening):
 def profile(kurtosis, fractions, outlier_kurtosis=50.0):
     """As much of a profile as a screening reads."""
     return SimpleNamespace(
+        sampled=False,
         outlier_kurtosis=outlier_kurtosis,
         blocks=[SimpleNamespace(kurtosis=value) for value in kurtosis],
         languages=[SimpleNamespace(language=code, fractions=shares) for code, shares in fractions.items()],
