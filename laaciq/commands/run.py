@@ -27,7 +27,8 @@ from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
-from laaciq.report import html_report, markdown_report
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.measurement import Measurement
