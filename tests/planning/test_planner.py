@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import laaciq
 from laaciq.commands.opening import open_session
-from laaciq.errors import BadOption
+from laaciq.errors import BadOption, OutputConflict
 from laaciq.options import PlanOptions
 from laaciq.planning.budget import user_weights
 from laaciq.planning.decision import calibrate, decide
@@ -117,6 +117,8 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
     first = planned(model, texts, out=file)
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/trials").rglob("*.json")}
     assert parts
+    with pytest.raises(OutputConflict, match="exists"):
+        planned(model, texts, out=file)
     assert planned(model, texts, out=file, overwrite=True) == first
     assert {path: path.stat().st_mtime_ns for path in parts} == parts
 
