@@ -102,7 +102,7 @@ class _Chain:
         session, options = self.session, self.options
         quantizing = options.quantizing()
         profile = session.profile(profiled_texts(session.split, quantizing))
-        screening = screen_profile(profile, bits=options.bits)
+        screening = screen_profile(profile, bits=quantizing.nominal_bits)
         calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
         arms = [self._store(RUN, quantizing, calibration)]
         if (baseline := baseline_options(options, profile)) is not None:
