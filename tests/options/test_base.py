@@ -83,7 +83,7 @@ def test_the_command_names_what_differs_from_the_defaults():
 
 
 def test_unknown_names_are_answered_with_the_nearest():
-    with pytest.raises(BadOption, match="unknown option 'bit': did you mean 'bits'?"):
+    with pytest.raises(BadOption, match="unknown option 'bit': did you mean 'bits'"):
         RunOptions.of(bit=3)
 
 
