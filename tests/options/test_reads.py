@@ -22,7 +22,7 @@ NEEDS = {
     "language_weight": {"objective": "mean"},
 }
 # Options that say which text is read and how; without text they have an effect on a measurement alone.
-CALIBRATING = {"calibration_languages", "hold_out"}
+CALIBRATING = {"calibration_languages", "hold_out", "draws"}
 READING = {"texts", "languages", "window", "chat", "seed", "served_bound"}
 METHOD_VERBS = ("run", "quantize")
 

@@ -28,6 +28,7 @@ VALUES = {
     "calibration_languages": ("eng",),
     "hold_out": ("swa",),
     "tune": 1,
+    "draws": 2,
     "budget": 4.5,
     "budget_for": "model",
     "objective": "mean",
