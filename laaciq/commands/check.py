@@ -7,7 +7,6 @@ the estimate is within the limit and the upper end is not, if a language has few
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.options import CheckOptions
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 JudgedBy = Literal["estimate", "upper end", "lower end"]
@@ -78,15 +78,10 @@ def check(
     A language that collapsed fails both limits; fewer than two languages that can be compared fail `max_disparity`. `strict` judges by the
     upper end of the interval, `lenient` by the lower end.
     """
-    if max_degradation is None and max_disparity is None:
-        raise BadOption("nothing to check: give --max-D, --max-disparity or both")
-    if strict and lenient:
-        raise BadOption(
-            "--strict judges by the upper end of the interval and --lenient by the lower end: give one of them"
-        )
+    CheckOptions.of(
+        run=run, max_degradation=max_degradation, max_disparity=max_disparity, strict=strict, lenient=lenient
+    )
     judged_by: JudgedBy = "upper end" if strict else "lower end" if lenient else "estimate"
-    _require_limit("--max-D", max_degradation)
-    _require_limit("--max-disparity", max_disparity)
     evaluation = read_evaluation(Path(run))
     limits = []
     if max_degradation is not None:
@@ -168,11 +163,6 @@ def _check_disparity(evaluation: Evaluation, limit: float, judged_by: JudgedBy) 
         worst, best = evaluation[disparity.worst_language], evaluation[disparity.best_language]
         reason = f"{_interval(disparity.plug_in)}, from {worst.name} to {best.name}"
     return LimitVerdict(option="--max-disparity", limit=limit, judged_by=judged_by, verdict=verdict, reason=reason)
-
-
-def _require_limit(option: str, limit: float | None) -> None:
-    if limit is not None and not (math.isfinite(limit) and limit >= 0):
-        raise BadOption(f"{option} {limit} is no limit: give a number from 0 on, such as 0.05 for 5 %")
 
 
 def _worst(verdicts: list[Verdict]) -> Verdict:

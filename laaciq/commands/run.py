@@ -127,7 +127,7 @@ class Chain:
     def run(self) -> RunResult:
         session, options = self.session, self.options
         profile = session.profile(self._profiled)
-        screening = screen_profile(profile, bits=options.bits)
+        screening = screen_profile(profile, bits=options.nominal_bits)
         calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
         stored = [self._store(arm, calibration) for arm in self._arms(profile)]
         main = stored[0]

@@ -31,7 +31,7 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
         "compare",
         tiny,
         "--methods",
-        "mse, rtn,hqq",
+        "effective, rtn,hqq",
         "--calibration",
         "eng",
         *QUICK,
@@ -44,13 +44,13 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     assert all(len(line) <= 80 or line.startswith("Report") for line in shown.stdout.splitlines())
     again = CliRunner().invoke(app, [*asked, "--json"])
     found = Comparison.model_validate(json.loads(again.stdout))
-    assert {row.method for row in found.measured} == {"mse", "rtn"}
+    assert {row.method for row in found.measured} == {"effective", "rtn"}
     assert found["rtn"].evaluation.parallel
     words = shown.stdout.split()
     assert f"{found['rtn'].made.block_bits_per_weight:.3f}" in words and found["rtn"].worst.language in words
     page = (tmp_path / "run/report.html").read_text()
     assert "size-figure" in page and "calibrated on English" in page and found.command.split()[0] in page
-    assert "--calibration eng" in found.command and "--methods mse,rtn,hqq" in found.command
+    assert "--calibration eng" in found.command and "--methods effective,rtn,hqq" in found.command
 
 
 def test_long_names_and_large_losses_fit_into_80_columns(tiny, tmp_path):

@@ -242,5 +242,3 @@ def test_what_cannot_be_tuned(tmp_path):
     assert not (tmp_path / "checkpoint").exists()
     with pytest.raises(BadOption, match="needs a profile"):
         make_plans(model.anatomy, WeightOptions(tune=1))
-    with pytest.raises(BadOption, match="tables of scales"):
-        make_plans(model.anatomy, WeightOptions(tune=1, method="adaptive", group_size=16), calibration.profile)
