@@ -25,7 +25,7 @@ import torch
 
 from laaciq.backends.contract import Backend, BackendResult, matrices_besides
 from laaciq.backends.gguf_model import names_in_gguf, restored_rows, write_gguf
-from laaciq.errors import BadOption, BrokenModel, MissingExtra
+from laaciq.errors import BadOption, BrokenModel, MissingExtra, install_hint
 
 # The usual one of each size, and the plain ones of blocks of 32.
 K_QUANTS = {2: "Q2_K", 3: "Q3_K_M", 4: "Q4_K_M", 5: "Q5_K_M", 6: "Q6_K", 8: "Q8_0"}
@@ -97,7 +97,7 @@ def _quantize(
     import llama_cpp
 
     if not hasattr(llama_cpp, "llama_model_imatrix_data"):
-        raise MissingExtra("this llama-cpp-python takes no importance matrix: pip install 'laaciq[llamacpp]'")
+        raise MissingExtra(f"this llama-cpp-python takes no importance matrix: {install_hint('llamacpp')}")
     names = names_in_gguf(model)
     write_gguf(model, folder / "model.gguf")
     squares, tokens = _mean_squares(model, tokenizer, texts, device, max_length) if importance else ({}, 0)

@@ -66,7 +66,10 @@ def compare(
 
 
 def backends(as_json: shared.AsJson = False) -> None:
-    """List what other libraries offer to 'laaciq compare', and which of them are installed."""
+    """List what other libraries offer to 'laaciq compare', and which of them are installed.
+
+    One that is not installed shows its extra: run pip install '.[EXTRA]' in your clone of laaciq.
+    """
     from laaciq.backends.registry import BACKENDS
 
     if as_json:
@@ -75,7 +78,7 @@ def backends(as_json: shared.AsJson = False) -> None:
         return
     table = Table("name", "what it does", "bits", "reads text", "installed", box=None)
     for own in BACKENDS.values():
-        here = "yes" if own.installed else f"laaciq\\[{own.extra}]"
+        here = "yes" if own.installed else f"no: '.\\[{own.extra}]'"
         table.add_row(own.name, own.summary, ", ".join(map(str, own.bits)), "yes" if own.reads_text else "no", here)
     Console().print(table)
 
