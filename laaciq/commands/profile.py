@@ -13,12 +13,13 @@ from laaciq.corpus import language, read_split
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import MemoryStore, RunFolder, Store, key_of
 from laaciq.errors import BadOption
-from laaciq.models import ModelFolder, find_model, load
+from laaciq.models import ModelFolder, find_model
 from laaciq.models.loading import pick_device
 from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model, with_predictive_redundancy
 from laaciq.profiling.results import Profile
+from laaciq.quantization.dequantized import load_dequantized
 from laaciq.report.profile_report import write_profile_report
 
 # In the folder that `profile` or `run` wrote.
@@ -63,7 +64,7 @@ def profile(
         store = RunFolder(Path(out), description={"command": _command(model, given)}, overwrite=overwrite)
 
     def compute() -> Profile:
-        loaded = load(folder, device=device)
+        loaded = load_dequantized(folder, device=device)
         measured = profile_model(
             loaded,
             split.calibration,

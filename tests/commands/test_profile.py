@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import laaciq
@@ -11,6 +12,8 @@ from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
+from laaciq.quantization import apply_checkpoint
+from laaciq.quantization.dequantized import load_dequantized
 from laaciq.studies.rescaling import plant_outliers
 from tests.tiny import ARCHITECTURES, save_tiny
 
@@ -96,6 +99,26 @@ def test_survey_sets_models_side_by_side(tmp_path):
     words = ["survey", str(plain), str(twin), str(other), "--languages", "eng,swa"]
     shown = CliRunner().invoke(app, words).stdout
     assert "positions" in shown and "rotary" in shown and "learned" in shown
+
+
+def test_checkpoints_of_ours_are_surveyed_by_the_weights_that_they_mean(tmp_path):
+    kinds = {
+        "llama": {"method": "adaptive", "table_overhead": 2.0, "keep": 1.0},
+        "gpt2": {"method": "rtn", "embedding_bits": 8, "rank": 2},
+    }
+    for architecture, options in kinds.items():
+        model, out = save_tiny(architecture, tmp_path / architecture), tmp_path / f"{architecture}-q"
+        laaciq.quantize(model, out=out, bits=4, group_size=16, **options, **FEW)
+        plain, quantized = load(find_model(model)), load_dequantized(find_model(out))
+        apply_checkpoint(plain, out)
+        for (name, expected), (same, weights) in zip(
+            plain.module.named_parameters(), quantized.module.named_parameters(), strict=True
+        ):
+            assert name == same
+            assert torch.equal(weights, expected)
+        rows = laaciq.survey([model, out], **FEW)
+        assert rows[0].architecture == rows[1].architecture
+        assert rows[0].max_kurtosis != rows[1].max_kurtosis
 
 
 def test_screen_takes_a_profile_made_before(tmp_path):
