@@ -10,6 +10,7 @@ import typer
 from laaciq.cli import options as shared
 
 
+@shared.takes()
 def check(
     run: Annotated[Path, typer.Argument(help="Folder of a finished 'laaciq run', or an evaluation.json.")],
     max_degradation: Annotated[

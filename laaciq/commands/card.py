@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
@@ -14,11 +14,13 @@ from huggingface_hub.utils import validate_repo_id
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.commands.check import read_evaluation
-from laaciq.commands.run import BASELINE, Decided
+from laaciq.commands.run import BASELINE
 from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.store import CARD, read_marker
 from laaciq.errors import BadOption, BrokenModel
-from laaciq.options import REFERENCE
+from laaciq.options import REFERENCE, CardOptions
+from laaciq.options.keywords import CardKeywords
+from laaciq.planning.decision import Decision
 from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
@@ -42,23 +44,24 @@ class Card(BaseModel):
 def card(
     run: str | Path,
     *,
-    base_model: str | None = None,
-    name: str | None = None,
-    license: str | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    **options: Unpack[CardKeywords],
 ) -> Card:
     """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`. Another
-    text there, perhaps edited by hand, is replaced only with `overwrite`.
+    text there, perhaps edited by hand, is replaced only with `overwrite`. Options as in `CardOptions`.
 
     `base_model` is the original's name on the hub, known already where the run took it from there; `license` is the original's own where its
     card says so. `name` is what the quantized model will be called.
     """
+    chosen = CardOptions.of(run=run, **options)
     found = _read_run(Path(run))
     original = found.evaluation.original
-    base_model = _hub_name(base_model, "base-model") or (original if _from_hub(original, "config.json") else None)
-    licensed = {"license": license} if license else _license_of(original)
-    contents = _public(found, base_model=base_model, name=_hub_name(name, "name"))
+    base_model = _hub_name(chosen.base_model, "base-model") or (
+        original if _from_hub(original, "config.json") else None
+    )
+    licensed = {"license": chosen.license} if chosen.license else _license_of(original)
+    contents = _public(found, base_model=base_model, name=_hub_name(chosen.name, "name"))
     head = card_head(
         contents.evaluation,
         kind=contents.profile.architecture.kind,
@@ -91,7 +94,7 @@ def _read_run(run: Path) -> CardContents:
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
     if missing := [name for name in needed if not (run / name).exists()]:
         raise BadOption(f"{unfinished}; {missing[0]} is missing")
-    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decided)
+    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}

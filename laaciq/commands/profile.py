@@ -3,98 +3,81 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from laaciq import reference
-from laaciq.corpus import language, read_split
+from laaciq.commands.opening import open_session
+from laaciq.corpus import language
 from laaciq.engine.progress import Progress
-from laaciq.engine.store import MemoryStore, RunFolder, Store, key_of
+from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
-from laaciq.models import ModelFolder, find_model
-from laaciq.models.loading import pick_device
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
+from laaciq.models import ModelFolder
+from laaciq.options import REFERENCE, ProfileOptions
+from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model, with_predictive_redundancy
 from laaciq.profiling.results import Profile
 from laaciq.quantization.dequantized import load_dequantized
 from laaciq.report.profile_report import write_profile_report
 
-# In the folder that `profile` or `run` wrote.
 PROFILE = "profile.json"
 
 
 def profile(
     model: str | Path = REFERENCE,
     *,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     device: str = "auto",
     exposure: Mapping[str, int] | str | Path | None = None,
-    predictive: bool = False,
-    thresholds: ScreeningThresholds = ScreeningThresholds(),
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ProfileKeywords],
 ) -> Profile:
-    """Measure weights, activations, tokenization and alignment, on calibration text; options as in `MeasureOptions`.
+    """Measure weights, activations, tokenization and alignment, on calibration text; options as in `ProfileOptions`.
 
     With `out`, a folder, the profile is written there with a report; the same call resumes, another one is refused unless `overwrite`.
-    `predictive` adds predictive redundancy, which costs two more passes. `exposure` is the number of tokens seen in training by language, or
-    a JSON file of that form; it is known for the reference model.
+    `exposure` is the number of tokens seen in training by language, or a JSON file of that form; it is known for the reference model.
     """
-    chosen = MeasureOptions.of(**options)
-    named = None if languages is None else list(languages)
-    folder = find_model(model)
-    split = read_split(texts, seed=chosen.seed).select(named)
-    tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(folder)
-    given = {
-        "texts": None if texts == BUILTIN else texts,
-        "languages": None if named is None else ",".join(named),
-        "exposure": json.dumps(exposure) if isinstance(exposure, Mapping) else exposure,
-        "predictive": predictive or None,
-        **thresholds.model_dump(exclude_defaults=True),
-        **chosen.model_dump(exclude_defaults=True),
-    }
-    store: Store = MemoryStore()
-    if out is not None:
-        store = RunFolder(Path(out), description={"command": _command(model, given)}, overwrite=overwrite)
+    file = exposure if isinstance(exposure, str | Path) else None
+    chosen = ProfileOptions.of(model=model, exposure=file, **options)
+    description: dict[str, object] = {"command": chosen.command}
+    if isinstance(exposure, Mapping):
+        description["exposure"] = dict(exposure)
+    session = open_session(
+        chosen, out=out, description=description, overwrite=overwrite, device=device, progress=progress
+    )
+    calibration = session.split.calibration
+    calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
+    tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
 
     def compute() -> Profile:
-        loaded = load_dequantized(folder, device=device)
-        measured = profile_model(
+        loaded = load_dequantized(session.folder, device=device)
+        result = profile_model(
             loaded,
-            split.calibration,
-            chosen,
-            outlier_kurtosis=thresholds.outlier_kurtosis,
+            calibration,
+            session.options,
+            outlier_kurtosis=chosen.outlier_kurtosis,
             exposure=tokens_seen,
-            store=store,
-            progress=progress,
+            store=session.store,
+            progress=session.progress,
         )
-        return (
-            with_predictive_redundancy(measured, loaded, split, chosen, progress=progress) if predictive else measured
-        )
+        if not chosen.predictive:
+            return result
+        split = replace(session.split, calibration=calibration)
+        return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
 
-    read = (split.calibration.fingerprint, split.validation.fingerprint if predictive else None)
-    measured_on = (folder.fingerprint, read, chosen.model_dump(), pick_device(device).type)
-    key = key_of("profile", measured_on, thresholds.outlier_kurtosis, tokens_seen)
-    result = store.result(PROFILE, Profile, key, compute)
+    read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
+    measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.place.type)
+    key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
+    result = session.store.result(PROFILE, Profile, key, compute)
     if out is not None:
+        thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
         write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), Path(out) / PROFILE)
-    store.finish()
+    session.store.finish()
     return result
-
-
-def _command(model: str | Path, given: Mapping[str, object]) -> str:
-    """The command that does the same: the options that differ from their defaults."""
-    words = ["laaciq", "profile", str(model)]
-    for name, value in given.items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
-    return shlex.join(words)
 
 
 def read_or_make(source: str | Path, **options: Any) -> Profile:

@@ -8,14 +8,15 @@ import numpy as np
 
 from laaciq.corpus import language
 from laaciq.errors import BrokenTexts
-from laaciq.evaluation.disparity import Losses, disparity_of
-from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult, Likelihood, Summary
+from laaciq.evaluation.disparity import disparity_of
+from laaciq.evaluation.results import Evaluation, LanguageResult, Likelihood, Summary
 from laaciq.evaluation.verdict import verdict
 from laaciq.scoring.likelihood import bits_per_byte
-from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+from laaciq.stats.bootstrap import percentile_interval, resampled_ratios
+from laaciq.stats.estimate import Estimate
+from laaciq.trials.losses import DRAWS, Losses
 from laaciq.trials.measurement import Measurement
 
-DRAWS = 2000
 COLLAPSE_FACTOR = 10
 CROSS_FIT_SPLITS = 200
 
@@ -63,19 +64,18 @@ def evaluate_measurements(
     for m in measurements:
         if m.served and len(documents[m.language].loss) < 2:
             raise BrokenTexts(f"{m.language} has one document only: no interval can be given; at least two are needed")
-    counts = {
-        code: document_counts(len(own.loss), draws=draws, seed=seed, stream="" if parallel else code)
-        for code, own in documents.items()
-    }
-    results = [_language_result(m, documents[m.language], counts[m.language], parallel) for m in measurements]
-    judged = [r for r in results if r.judged]
-    losses = Losses(
-        codes=[r.language for r in judged],
-        loss=[documents[r.language].loss for r in judged],
-        tokens=[documents[r.language].tokens for r in judged],
-        counts=[counts[r.language] for r in judged],
+    losses = Losses.of(
+        {m.language: np.array(m.quantized_nll) - np.array(m.original_nll) for m in measurements},
+        {m.language: m.tokens for m in measurements},
+        {m.language: m.documents for m in measurements},
+        parallel=parallel,
+        seed=seed,
+        draws=draws,
     )
-    disparity = disparity_of(losses, seed=seed, splits=CROSS_FIT_SPLITS) if len(judged) > 1 else None
+    counts = dict(zip(losses.codes, losses.counts, strict=True))
+    results = [_language_result(m, documents[m.language], counts[m.language], parallel) for m in measurements]
+    judged = [r.language for r in results if r.judged]
+    disparity = disparity_of(losses.only(judged), seed=seed, splits=CROSS_FIT_SPLITS) if len(judged) > 1 else None
     summary = _summary(results, measurements)
     return Evaluation(
         original=original,
@@ -113,8 +113,8 @@ def _language_result(measured: Measurement, own: _Documents, counts: np.ndarray,
         degradation=None if collapsed else _degradation(loss),
         relative_bits=relative,
         bits_per_passage=passage if parallel else None,
-        kl_per_token=sum(measured.kl) / tokens,
-        top_agreement=sum(measured.agreed) / tokens,
+        kl_per_token=sum(measured.kl or ()) / tokens,
+        top_agreement=sum(measured.agreed or ()) / tokens,
         served=measured.served,
         collapsed=collapsed,
         hurt=loss.low > 0,

@@ -6,20 +6,15 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.engine.display import Displayed
+from laaciq.stats.estimate import Estimate
+
 if TYPE_CHECKING:
     import pandas
 
 
 class _Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Estimate(_Result):
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Likelihood(_Result):
@@ -100,7 +95,7 @@ class Summary(_Result):
     worst_by: dict[str, str]
 
 
-class Evaluation(_Result):
+class Evaluation(Displayed, _Result):
     """A quantized model against its original, by language."""
 
     version: Literal[1] = 1

@@ -25,12 +25,12 @@ from laaciq.models.anatomy import is_linear
 from laaciq.options import CHECKPOINT_METHOD
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.embeddings import QuantizedEmbedding
-from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.layers import QuantizedLinear
+from laaciq.quantization.model import quantize_model
 from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
-from laaciq.quantization.tuning import quantize_model
 
 PLAN = "plan.json"
 # Where config.json may name the file of the weights. transformers only warns about a quantization method that it does not know, and then
@@ -49,14 +49,15 @@ def write_checkpoint(
     folder: Path,
     *,
     calibration: Calibration | None = None,
+    rounded: Layers | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> None:
-    """Quantize all planned tensors and write the folder, whole or not at all. `advance` after each tensor, and each epoch of tuning."""
+    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `advance` as in `quantize_model`."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         quantized = {tensor.name for tensor in plan.tensors if tensor.quantized}
-        layers, tuned = quantize_model(model, plan, calibration, advance=advance)
+        layers, tuned = quantize_model(model, plan, calibration, rounded=rounded, advance=advance)
         for tensor, matrix in layers:
             for part, stored in stored_tensors(matrix, tensor).items():
                 name = f"{layer_name(tensor)}.{part}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +17,12 @@ import numpy as np
 import torch
 
 from laaciq.corpus.texts import Passages
-from laaciq.errors import BadOption
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import readings
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.grid import Layers, QuantizedMatrix
-from laaciq.quantization.matrices import quantize_layers
-from laaciq.quantization.plan import Plan, TensorPlan
+from laaciq.quantization.grid import Layers
+from laaciq.quantization.plan import Plan
 from laaciq.quantization.student import Student
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
@@ -50,37 +48,6 @@ class Tuned:
     layers: Layers
     others: Mapping[str, torch.Tensor]
     divergences: list[float]
-
-
-def quantize_model(
-    model: LanguageModel,
-    plan: Plan,
-    calibration: Calibration | None = None,
-    *,
-    advance: Callable[[], None] = lambda: None,
-) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
-    """Every tensor that the plan quantizes, and what takes the place of other tensors, by name. `advance` is called after each tensor and
-    each epoch of tuning. Only a plan that is tuned needs all tensors at once; of others they come one at a time. What was rounded when
-    plans were tried is not rounded again."""
-    tried = None if calibration is None else calibration.rounded.take(plan)
-    layers = _counted(iter(tried) if tried is not None else quantize_layers(model, plan, calibration), advance)
-    if not plan.tuned:
-        return layers, {}
-    if calibration is None:
-        raise BadOption("a plan that is tuned reads calibration text: give texts")
-    all_layers = list(layers)
-    if not all_layers:
-        return [], {}
-    found = tune(model, plan, all_layers, calibration, epochs=plan.tuned, advance=advance)
-    return found.layers, found.others
-
-
-def _counted(
-    layers: Iterator[tuple[TensorPlan, QuantizedMatrix]], advance: Callable[[], None]
-) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    for layer in layers:
-        yield layer
-        advance()
 
 
 def tune(

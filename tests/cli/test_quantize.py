@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 import laaciq
 from laaciq.cli import app
 from laaciq.errors import BadOption, OutputConflict
-from laaciq.planning.methods import METHODS
+from laaciq.options.methods import METHODS
 from tests.tiny import save_tiny
 
 COMMON = ["--group-size", "16", "--served-bound", "100", "--languages", "eng,swa"]

@@ -9,7 +9,7 @@ import laaciq
 from laaciq.cli import app
 from laaciq.errors import OutputConflict
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from tests.tiny import save_tiny
 
@@ -26,7 +26,7 @@ def sums(path, name):
 
 
 def test_languages_count_alike_or_by_the_plan(model, tmp_path):
-    plan = make_plans(load(find_model(model)).anatomy, QuantizeOptions(bits=3)).first
+    plan = make_plans(load(find_model(model)).anatomy, WeightOptions(bits=3)).first
     plan = plan.model_copy(update={"weights": {"eng": 1.0, "swa": 0.0}})
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     alike = laaciq.imatrix(model, out=tmp_path / "alike", **SHORT)

@@ -231,13 +231,13 @@ def test_the_command_names_what_differs_from_the_defaults():
         bits=3,
         symmetric=False,
         languages=("eng", "swa"),
-        calibrate=("eng",),
+        calibration_languages=("eng",),
         protect=("0,11", "swa=3"),
         generate=True,
         group_size="channel",
     )
     expected = "laaciq run 'a b' --languages eng,swa --bits 3 --group-size channel --affine"
-    expected += " --protect 0,11 --protect swa=3 --calibrate eng --generate"
+    expected += " --protect 0,11 --protect swa=3 --calibration-languages eng --generate"
     assert options.command == expected
 
 

@@ -9,7 +9,7 @@ import laaciq
 from laaciq.commands.export import Exported
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
 from laaciq.trials.quantized_copy import copy_of
@@ -39,7 +39,7 @@ def quantize(model, out, **options):
 def test_what_a_format_cannot_carry_is_refused_or_folded(model, tmp_path, format, extra, reason):
     """One layer of all has something beside its codes."""
     loaded = load(find_model(model))
-    plan = make_plans(loaded.anatomy, QuantizeOptions(group_size=32)).first
+    plan = make_plans(loaded.anatomy, WeightOptions(group_size=32)).first
     special = plan.tensors[0].model_copy(update=extra)
     plan = plan.model_copy(update={"tensors": [special, *plan.tensors[1:]]})
     write_checkpoint(loaded, plan, tmp_path / "q")

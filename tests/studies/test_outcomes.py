@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import laaciq
-from laaciq.evaluation.disparity import Losses, disparity_of
-from laaciq.stats.bootstrap import document_counts
+from laaciq.evaluation.disparity import disparity_of
 from laaciq.studies.outcomes import outcomes
+from laaciq.trials.losses import Losses
 
 FEW = ["eng", "swa", "hin"]
 DRAWS = 200
@@ -34,14 +34,13 @@ def found(texts, losses, tokens):
 
 
 def test_worst_and_disparity_are_those_of_an_evaluation(texts, found, losses, tokens):
-    counts = document_counts(10, draws=DRAWS, seed=3)
-    # Passages are documents here, and an evaluation sorts these.
-    order = np.argsort(texts["eng"].documents)
+    documents = {code: texts[code].documents for code in FEW}
     for index in range(4):
-        alone = Losses(FEW, [losses[c][index][order] for c in FEW], [tokens[c][order] for c in FEW], [counts] * 3)
+        loss = {code: losses[code][index] for code in FEW}
+        alone = Losses.of(loss, tokens, documents, parallel=True, seed=3, draws=DRAWS)
         assert found.loss[index] == pytest.approx(alone.per_token)
-        assert found.draws["worst"][:, index] == pytest.approx(alone.resampled().max(1))
-        assert found.draws["mean"][:, index] == pytest.approx(alone.resampled().mean(1))
+        assert found.draws["worst"][:, index] == pytest.approx(alone.resampled.max(1))
+        assert found.draws["mean"][:, index] == pytest.approx(alone.resampled.mean(1))
         assert found.worst_language(index) == FEW[int(np.argmax(alone.per_token))]
         expected = disparity_of(alone, seed=3, splits=2).plug_in
         disparity = found.estimate("disparity", index)

@@ -1,0 +1,15 @@
+"""A value with its interval."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Estimate(BaseModel):
+    """A value and its 95 % interval, which always contains it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float
+    low: float
+    high: float
