@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from laaciq.evaluation.results import Evaluation, LanguageResult
+from laaciq.evaluation.spread import Spread
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
@@ -23,11 +24,12 @@ def html_report(
     profile: Profile | None = None,
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
+    spread: Spread | None = None,
 ) -> str:
     """What quantization costs each language, as one HTML file. `command` reproduces the evaluation.
 
     A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
-    plan was made.
+    plan was made, a `spread` what other draws of calibration text gave.
     """
     return page(
         f"{wording.TITLE}: {evaluation.quantized}",
@@ -35,6 +37,7 @@ def html_report(
             heading(wording.TITLE, 1),
             verdict(evaluation.verdict),
             paragraph(wording.baseline_sentence(evaluation, baseline) if baseline else ""),
+            paragraph(wording.spread_sentence(spread) if spread else ""),
             heading("What was compared"),
             _facts(evaluation, plans),
             heading("By language"),

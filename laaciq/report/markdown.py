@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.spread import Spread
 from laaciq.planning.results import Planning
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
@@ -17,6 +18,7 @@ def markdown_report(
     command: str,
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
+    spread: Spread | None = None,
 ) -> str:
     """What quantization costs each language, in Markdown. `command` reproduces the evaluation."""
     disagreement = wording.disagreement(evaluation)
@@ -24,6 +26,7 @@ def markdown_report(
         f"# {wording.TITLE}",
         f"**{escaped(evaluation.verdict)}**",
         *([escaped(wording.baseline_sentence(evaluation, baseline))] if baseline else []),
+        *([escaped(wording.spread_sentence(spread))] if spread else []),
         "## What was compared",
         facts_list(evaluation, plans),
         "## By language",

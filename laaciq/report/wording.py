@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.evaluation.spread import Spread
 from laaciq.evaluation.verdict import percent
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening
@@ -254,6 +255,22 @@ def baseline_sentence(evaluation: Evaluation, baseline: Evaluation) -> str:
     return f"{sentence} The mean loss is {percent(baseline.summary.mean)} and {percent(evaluation.summary.mean)}."
 
 
+def spread_sentence(spread: Spread) -> str:
+    """How far losses move when other calibration text is drawn. Intervals cover the test passages alone."""
+
+    def between(values: list[float | None]) -> str:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return "a collapsed language in some draw"
+        return f"{percent(min(known))} to {percent(max(known))}"
+
+    return (
+        f"Over {spread.draws} draws of calibration text the worst-off language loses {between(spread.worst)}, "
+        f"the mean is {between(spread.mean)}, and disparity is {between(spread.disparity)}. "
+        "The intervals above cover the draw of test passages alone."
+    )
+
+
 def _worst_off(evaluation: Evaluation) -> str:
     if collapsed := evaluation.summary.collapsed:
         return f"{_names(evaluation, collapsed)} collapse{'s' * (len(collapsed) == 1)}"
@@ -272,7 +289,8 @@ def planning_sentences(planning: Planning) -> list[str]:
         f"Bits were allocated to within {100 * planning.gap:.1f} % of the optimum of the sensitivity model, for the objective "
         f"'{planning.objective}'. Over languages and {probes} that rescaled its predictions, predicted and measured "
         f"losses have r = {number(agreement.r, 2)} on a logarithmic scale and a median error of {percent(agreement.error)}.",
-        f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} was best: its worst-off language, "
+        f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} was best: "
+        f"its worst-off language, "
         f"{planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. Test text decided nothing.",
     ]
     if planning.held_out:
