@@ -17,7 +17,7 @@ from laaciq.quantization.dequantized import load_dequantized
 from laaciq.studies.rescaling import plant_outliers
 from tests.tiny import ARCHITECTURES, save_tiny
 
-FEW = {"languages": ["eng", "swa"], "served_bound": 100.0}
+FEW = {"languages": ["eng", "swa"]}
 
 
 def planted(architecture, folder, blocks):
@@ -40,7 +40,7 @@ def test_screening_names_exactly_the_planted_blocks(architecture, tmp_path):
 
 def test_planting_leaves_the_function_as_it_is(tmp_path):
     plain, twin = planted("llama", tmp_path, [0])
-    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", **FEW)
+    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", served_bound=100.0, **FEW)
     assert all(abs(result.loss.value) < 1e-4 for result in evaluation.languages)
 
 
@@ -103,12 +103,12 @@ def test_survey_sets_models_side_by_side(tmp_path):
 
 def test_checkpoints_of_ours_are_surveyed_by_the_weights_that_they_mean(tmp_path):
     kinds = {
-        "llama": {"method": "adaptive", "table_overhead": 2.0, "keep": 1.0},
+        "llama": {"method": "adaptive", "table_overhead": 2.0, "keep": 1.0, "served_bound": 100.0, **FEW},
         "gpt2": {"method": "rtn", "embedding_bits": 8, "rank": 2},
     }
     for architecture, options in kinds.items():
         model, out = save_tiny(architecture, tmp_path / architecture), tmp_path / f"{architecture}-q"
-        laaciq.quantize(model, out=out, bits=4, group_size=16, **options, **FEW)
+        laaciq.quantize(model, out=out, bits=4, group_size=16, **options)
         plain, quantized = load(find_model(model)), load_dequantized(find_model(out))
         apply_checkpoint(plain, out)
         for (name, expected), (same, weights) in zip(
@@ -128,6 +128,8 @@ def test_screen_takes_a_profile_made_before(tmp_path):
     for place in (tmp_path / "p", tmp_path / "p/profile.json"):
         shown = CliRunner().invoke(app, ["screen", str(place), "--json"])
         assert json.loads(shown.stdout)["risk"] == "LOW"
+        with pytest.raises(BadOption, match="--languages has no effect on a profile"):
+            laaciq.screen(place, languages=["eng"])
     (tmp_path / "p/profile.json").write_text("{}")
     with pytest.raises(BadOption, match="no profile of this version"):
         laaciq.screen(tmp_path / "p/profile.json")
