@@ -62,11 +62,17 @@ class LanguageModel:
 
 
 def load(
-    folder: ModelFolder, *, device: str = "auto", dtype: torch.dtype | None = None, trust_remote_code: bool = False
+    folder: ModelFolder,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | None = None,
+    trust_remote_code: bool = False,
+    form: ForeignFormat | None = None,
 ) -> LanguageModel:
-    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the checkpoint's own type.
+    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the type of the checkpoint.
 
-    What another library quantized comes as a plain model with the weights that its codes mean.
+    What another library quantized comes as a plain model with the weights that its codes mean; `form` reads them, by default the one that
+    config.json names.
     """
     place = pick_device(device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
@@ -74,7 +80,7 @@ def load(
         options["gguf_file"] = folder.gguf_file
     folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
     settings = folder.quantization
-    form = find_format(settings)
+    form = form or find_format(settings)
     hint = "" if form else missing_library(settings)
     with _quiet():
         try:
@@ -110,7 +116,10 @@ def _dequantized(
     """The model as if it had never been quantized, and transformers' account of what it found."""
     if not isinstance(dtype, torch.dtype):
         dtype = config.dtype or torch.float16
-    del config.quantization_config
+    # The weights are given: nothing may be looked for in files.
+    for name in ("quantization_config", "transformers_weights"):
+        if hasattr(config, name):
+            delattr(config, name)
     with torch.device("meta"):
         skeleton = _AUTO_CLASS[_kind(config)].from_config(config, trust_remote_code=trust_remote_code)
     weights = read_weights(folder, form, skeleton, dtype)

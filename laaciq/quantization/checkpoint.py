@@ -1,7 +1,8 @@
-"""A quantized model on disk: a folder that transformers loads once `laaciq` is imported.
+"""A quantized model on disk: a folder that transformers loads once `laaciq` is imported, and refuses to load without it.
 
-For every quantized layer, packed codes with scales, zero points, tables, kept weights and a low-rank correction under the layer's own name;
-every other tensor in 16 bits; config.json with the plan; tokenizer. Written shard by shard, whole or not at all.
+Every quantized layer is stored as packed codes with scales, zero points, tables, kept weights and a low-rank correction, under the name of
+the layer; every other tensor in 16 bits. config.json holds the plan; the tokenizer lies beside it. Written shard by shard, whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
 
 PLAN = "plan.json"
+# Where config.json may name the file of the weights. transformers only warns about a quantization method that it does not know, and then
+# initializes every quantized layer at random; but it raises if this is no file name, and quotes it. `transformers_plugin` removes it.
+WEIGHTS_FILE = "transformers_weights"
+NEEDS_PACKAGE = (
+    "this checkpoint is quantized by laaciq. Install that package ('pip install .' in a clone of it) and 'import laaciq' "
+    "before loading the model"
+)
 SHARD_BYTES = 2 * 10**9
 
 
@@ -233,6 +241,13 @@ def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> N
     write_text(folder / "model.safetensors.index.json", json.dumps(index, indent=1))
 
 
+def require_package(folder: Path) -> None:
+    """Let transformers refuse the checkpoint, with a sentence that names this package, as long as the package is not imported."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    write_text(path, json.dumps(config | {WEIGHTS_FILE: NEEDS_PACKAGE}, indent=1))
+
+
 def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Path) -> None:
     config = copy.deepcopy(model.module.config)
     config.quantization_config = quantization
@@ -244,5 +259,6 @@ def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Pa
     stored = json.loads(source.read_text(encoding="utf-8")) if model.folder.gguf_file is None else {}
     written["dtype"] = stored.get("dtype") or stored.get("torch_dtype") or "float32"
     write_text(folder / "config.json", json.dumps(written, indent=1))
+    require_package(folder)
     if getattr(model.module, "generation_config", None) is not None:
         model.module.generation_config.save_pretrained(folder)

@@ -40,7 +40,9 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     ]
     shown = CliRunner().invoke(app, asked, env={"COLUMNS": "80"})
     assert shown.exit_code == 0, shown.output
-    assert "hqq: no_such_library is not installed: pip install 'laaciq[hqq]'" in " ".join(shown.stdout.split())
+    assert "hqq: no_such_library is not installed: run pip install '.[hqq]' in your clone" in " ".join(
+        shown.stdout.split()
+    )
     assert all(len(line) <= 80 or line.startswith("Report") for line in shown.stdout.splitlines())
     again = CliRunner().invoke(app, [*asked, "--json"])
     found = Comparison.model_validate(json.loads(again.stdout))
@@ -82,4 +84,4 @@ def test_back_ends_are_listed():
     assert all(name in shown for name in BACKENDS)
     listed = json.loads(CliRunner().invoke(app, ["backends", "--json"]).stdout)
     assert {own["name"]: own["installed"] for own in listed} == {n: own.installed for n, own in BACKENDS.items()}
-    assert all(own["installed"] or f"laaciq[{own['extra']}]" in shown for own in listed)
+    assert all(own["installed"] or f"'.[{own['extra']}]'" in shown for own in listed)

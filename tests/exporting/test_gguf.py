@@ -194,7 +194,7 @@ def test_frequencies_scaled_as_in_llama_3_are_for_llama_cpp(tmp_path):
 
 def test_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'laaciq\[gguf\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[gguf\]'"):
         write_gguf(tmp_path, tmp_path)
 
 
