@@ -30,6 +30,7 @@ from laaciq.cli import (
     sweep,
     texts,
 )
+from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
 from laaciq.errors import LaaciqError
 
 app = typer.Typer(
@@ -70,11 +71,14 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one sentence on standard error and exit status 2."""
+    """Run the command line. What the user can fix is one sentence on standard error and exit status 2; Ctrl-C and SIGTERM are one line that
+    says how to continue, and exit status 130 or 143."""
     try:
-        app(prog_name="laaciq")
+        with interruptible():
+            app(prog_name="laaciq")
     except LaaciqError as error:
         Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except Interrupted as interruption:
+        Console(stderr=True).print(interruption_message(sys.argv), soft_wrap=True, highlight=False, markup=False)
+        sys.exit(interruption.status)

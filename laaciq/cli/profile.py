@@ -40,7 +40,7 @@ def profile(
         return
     Console().print(profile_tables(result))
     shared.print_lines(
-        f"Report: {folder / 'report.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder / 'profile.json')])}"
+        f"Report: {folder / 'profile.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder)])}"
     )
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
 from laaciq.engine.files import require_free_file, write_text
-from laaciq.engine.store import CARD, MARKER
+from laaciq.engine.store import CARD, read_marker
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
 from laaciq.options.keywords import CardKeywords
@@ -39,13 +39,6 @@ class Card(BaseModel):
     path: str
     text: str
     lacking: list[str]
-
-
-class _Marker(BaseModel):
-    """`run.json`."""
-
-    laaciq: str
-    command: str
 
 
 def card(
@@ -91,16 +84,16 @@ def card(
 
 def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, of a run whose last command went to its end."""
-    if not (run / MARKER).is_file():
+    marker = read_marker(run)
+    command = "" if marker is None else str(marker.get("command", ""))
+    if marker is None or not command.startswith("laaciq run"):
         raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
-    marker = _read(run / MARKER, _Marker)
-    unfinished = f"{run} is not finished: do '{marker.command} --out {run}' again"
-    needed = ("evaluation.json", "plans.json", "profile.json", "report.md", _CHECKPOINT)
+    unfinished = f"{run} is not finished: run '{command} --out {run}' again"
+    if not marker.get("finished"):
+        raise BadOption(unfinished)
+    needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
     if missing := [name for name in needed if not (run / name).exists()]:
-        raise BadOption(f"{unfinished}; it lacks {missing[0]}")
-    # The report is the last that a run writes: one of another command is of an earlier run.
-    if marker.command not in (run / "report.md").read_text(encoding="utf-8"):
-        raise BadOption(f"{unfinished}; what it found is of an earlier run")
+        raise BadOption(f"{unfinished}; {missing[0]} is missing")
     evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
@@ -117,8 +110,8 @@ def _read_run(run: Path) -> CardContents:
         planning=decided.planning,
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
         profile=Profile.read(run / "profile.json"),
-        command=marker.command,
-        version=marker.laaciq,
+        command=command,
+        version=str(marker["laaciq"]),
     )
 
 

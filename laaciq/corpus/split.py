@@ -6,7 +6,7 @@ What is *chosen* (clipping, weights, plans) is chosen on calibration and validat
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,9 +25,8 @@ class Split:
     validation: Texts
     test: Texts
 
-    def select(self, names: Iterable[str] | None) -> Split:
-        chosen = None if names is None else list(names)
-        return Split(self.calibration.select(chosen), self.validation.select(chosen), self.test.select(chosen))
+    def select(self, names: Sequence[str] | None) -> Split:
+        return Split(self.calibration.select(names), self.validation.select(names), self.test.select(names))
 
 
 def split(texts: Texts, *, calibration_share: float = CALIBRATION_SHARE, seed: int = 0) -> Split:

@@ -144,7 +144,7 @@ class PlanningOptions(Options):
     )
     objective: Objective = Field(
         default="worst",
-        description="What a plan minimises: the worst language's loss, the mean of the worst quarter, worst-and-spread (2·max − min), or the mean.",
+        description="What a plan minimises: the worst language's loss, that of the worst quarter, worst-and-spread (2·max − min), or the mean.",
     )
     language_weight: LanguageWeights = Field(
         default=(), description="Weight of a language in --objective mean: 'swa=3'. Repeatable; others count 1."
@@ -262,7 +262,7 @@ class _ReadByMethod:
 
 
 _TEXT_READERS = ", ".join(method.name for method in METHODS.values() if method.reads_text)
-READS_NO_TEXT = f"has no effect because nothing here reads text: methods {_TEXT_READERS} do, and so do --tune, --separate and --keep-by saliency"
+READS_NO_TEXT = f"has no effect, as nothing here reads text: methods {_TEXT_READERS} do, and so do --tune, --separate and --keep-by saliency"
 
 
 def reads_text(options: WeightOptions) -> bool:

@@ -73,7 +73,7 @@ class ImatrixOptions(MeasuredModelOptions):
 
     plan: Source | None = Field(
         default=None,
-        description="A file written by 'laaciq plan': languages count by its weights, and every tensor gets a type. By default all count equally.",
+        description="A file written by 'laaciq plan': it weights languages and gives every tensor a type. By default languages count equally.",
     )
 
 

@@ -74,6 +74,22 @@ def test_what_is_there_is_left_alone(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+def test_a_finished_checkpoint_is_replaced_whole_and_only_on_request(tmp_path):
+    model, out = save_tiny("llama", tmp_path / "model"), tmp_path / "q"
+    options = {"out": out, "languages": ["eng", "swa"], "served_bound": 100.0, "group_size": 16}
+    laaciq.quantize(model, method="rtn", **options)
+    before = (out / "config.json").read_text()
+    with pytest.raises(OutputConflict, match=r"finished result.*--overwrite"):
+        laaciq.quantize(model, method="effective", separate=True, **options)
+    assert (out / "config.json").read_text() == before
+    # One for each language leaves nothing of the one for all.
+    laaciq.quantize(model, method="effective", separate=True, overwrite=True, **options)
+    assert {path.name for path in out.iterdir()} == {"eng", "swa", ".laaciq-files"}
+    laaciq.quantize(model, method="rtn", overwrite=True, **options)
+    assert (out / "config.json").read_text() == before
+    assert not (out / "eng").exists()
+
+
 def test_methods_are_listed():
     shown = invoke("methods").stdout
     assert all(name in shown for name in METHODS)

@@ -46,12 +46,12 @@ def test_the_command_line(model, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 languages count alike." in result.stdout
     assert "llama-quantize --imatrix" in result.stdout
-    found = json.loads(CliRunner().invoke(app, [*map(str, words), "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(app, [*map(str, words), "--overwrite", "--json"]).stdout)
     assert found["files"] == ["imatrix.gguf"]
 
 
 def test_what_was_there_stays(model, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(OutputConflict):
-        laaciq.imatrix(model, out=tmp_path, **SHORT)
+        laaciq.imatrix(model, out=tmp_path, overwrite=True, **SHORT)
     assert (tmp_path / "mine").read_text() == "mine"

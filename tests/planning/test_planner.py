@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import laaciq
 from laaciq.commands.opening import open_session
-from laaciq.errors import BadOption
+from laaciq.errors import BadOption, OutputConflict
 from laaciq.options import PlanOptions
 from laaciq.planning.budget import user_weights
 from laaciq.planning.decision import calibrate, decide
@@ -37,7 +37,7 @@ def planned(model, texts, **options):
     return laaciq.plan(model, texts=str(texts), served_bound=100, **options)
 
 
-@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "disparity", "mean"])
+@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "worst-and-spread", "mean"])
 @pytest.mark.parametrize("budget", [3.5, 5.0])
 def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
     found = planned(model, texts, budget=budget, objective=objective)
@@ -117,6 +117,8 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
     first = planned(model, texts, out=file)
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/trials").rglob("*.json")}
     assert parts
+    with pytest.raises(OutputConflict, match="exists"):
+        planned(model, texts, out=file)
     assert planned(model, texts, out=file, overwrite=True) == first
     assert {path: path.stat().st_mtime_ns for path in parts} == parts
 

@@ -124,7 +124,7 @@ def test_languages_that_are_not_served_decide_nothing(model, profile):
 
 def test_one_language_may_decide_for_all(model, profile):
     """As in the usual calibration, on English alone."""
-    plan = make_plans(model.anatomy, WeightOptions(method="gptq", calibrate=("English",), group_size=16), profile).first
+    plan = make_plans(model.anatomy, WeightOptions(method="gptq", calibration_languages=("English",), group_size=16), profile).first
     assert plan.languages == ["eng"]
 
 
@@ -135,8 +135,8 @@ def test_one_language_may_decide_for_all(model, profile):
         ({"protect": ("first",)}, BadOption, "names no blocks"),
         ({"protect": ("xyz=1",)}, UnknownLanguage, "unknown language 'xyz'"),
         ({"protect": ("yor=1",), "separate": True}, BadOption, "names yor, which has no calibration text"),
-        ({"method": "gptq", "calibrate": ("yor",)}, BadOption, "--calibrate names yor"),
-        ({"method": "adaptive", "table_overhead": 0.1}, BadOption, "a table costs 1.00 bits a weight"),
+        ({"method": "gptq", "calibration_languages": ("yor",)}, BadOption, "--calibration-languages names yor"),
+        ({"method": "adaptive", "table_overhead": 0.1}, BadOption, "one table costs 1 bits per weight"),
     ],
 )
 def test_plans_that_cannot_be_made(model, profile, options, error, says):
