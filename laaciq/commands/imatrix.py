@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import read_split
 from laaciq.engine.files import atomic_folder, require_free, write_text
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
 from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
@@ -50,7 +50,7 @@ def imatrix(
     loaded = load(find_model(chosen.model), device=device)
     planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
     profile = profile_model(
-        loaded, split.calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress or Progress()
+        loaded, split.calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress or default_progress()
     )
     weights = planned.weights if planned else {}
     weights = weights or equal_weights(served_languages(profile, asked.served_bound))
