@@ -1,4 +1,4 @@
-"""Other people's quantization libraries behind one contract: dequantized weights, and the bits that they store for them."""
+"""Other quantization libraries behind one interface: dequantized weights, and the bits that the library stores for them."""
 
 # The keys of `registry.BACKENDS`, for completion on TAB, which must not import torch. A test compares the two.
 NAMES = (

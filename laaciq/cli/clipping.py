@@ -74,7 +74,9 @@ def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:
         {
             "distribution": str(member),
             "kurtosis": member.kurtosis,
-            "noise_model_seed_step": {width: optimal_threshold(member, width, step="seed").alpha for width in bits},
+            "noise_model_published_step": {
+                width: optimal_threshold(member, width, step="published").alpha for width in bits
+            },
             "noise_model_real_step": {width: optimal_threshold(member, width, step="real").alpha for width in bits},
             "true_error": {width: true_optimal_threshold(member, width).alpha for width in bits},
         }
@@ -85,7 +87,7 @@ def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:
 def _threshold_table(rows: list[dict[str, Any]], bits: tuple[int, ...]) -> Table:
     table = _table("", *(f"{width} bits" for width in bits))
     labels = {
-        "noise_model_seed_step": "model, Δ = 2α/(2^B−1)",
+        "noise_model_published_step": "model, Δ = 2α/(2^B−1)",
         "noise_model_real_step": "model, Δ = α/q",
         "true_error": "true error",
     }

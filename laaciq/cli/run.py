@@ -48,6 +48,7 @@ def run(
 def run_table(result: RunResult) -> RenderableType:
     """What a run measured, with its size and what was predicted."""
     from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
+    from laaciq.report.wording import prediction_sentence, spread_sentence
 
     parts: list[RenderableType] = [evaluation_table(result.evaluation, result.baseline)]
     if result.generation is not None:
@@ -59,5 +60,7 @@ def run_table(result: RunResult) -> RenderableType:
                 f"({noise.language})."
             )
         )
-    parts.append(Text(f"Predicted: {result.screening.risk}. {result.screening.prediction}"))
+    if result.spread is not None:
+        parts.append(Text(spread_sentence(result.spread)))
+    parts.append(Text(prediction_sentence(result.screening)))
     return Group(*parts, Text(size_sentence(result.plans)))

@@ -11,7 +11,7 @@ from rich.text import Text
 from laaciq.cli.fitting import Column, FittedTable, language_column
 from laaciq.evaluation import Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
-from laaciq.report.wording import usual_sentence
+from laaciq.report.wording import baseline_sentence
 
 if TYPE_CHECKING:
     from laaciq.evaluation.generation import GenerationResult
@@ -51,7 +51,7 @@ def evaluation_table(evaluation: Evaluation, baseline: Evaluation | None = None)
     else:
         columns.append(Column("baseline D", [_baseline(r, baseline) for r in results], importance=4))
     table = FittedTable(columns, title=f"{evaluation.original} → {evaluation.quantized}")
-    beside = [] if baseline is None else [Text(usual_sentence(evaluation, baseline), style="bold")]
+    beside = [] if baseline is None else [Text(baseline_sentence(evaluation, baseline), style="bold")]
     return Group(table, *_footer(evaluation), *beside)
 
 

@@ -13,7 +13,8 @@ from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import EvaluateOptions
 from laaciq.options.keywords import EvaluateKeywords
-from laaciq.report import html_report, markdown_report
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session

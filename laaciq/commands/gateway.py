@@ -22,8 +22,10 @@ def gateway(
     progress: Progress | None = None,
     **options: Unpack[GatewayKeywords],
 ) -> Gateway:
-    """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits. Options as in `GatewayOptions`. What was computed
-    stays in `out`, if that is given, and is not computed again."""
+    """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits.
+
+    Options as in `GatewayOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
     chosen = GatewayOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = study.gateway(session, chosen)

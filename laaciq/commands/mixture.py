@@ -23,8 +23,10 @@ def mixture(
     progress: Progress | None = None,
     **options: Unpack[MixtureKeywords],
 ) -> MixtureStudy:
-    """Calibrate on one language, on all, on more and on less text, and measure each language. Options as in `MixtureOptions`. What was computed
-    stays in `out`, if that is given, and is not computed again."""
+    """Calibrate on one language, on all, on more and on less text, and measure each language.
+
+    Options as in `MixtureOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
     chosen = MixtureOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = mixture_study(session, chosen)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from laaciq.engine.progress import Progress
 from laaciq.engine.recipe import recipe_of
+from laaciq.options import ProfileOptions
 from laaciq.options.groups import MeasuredModelOptions
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
 
 
 def open_session(
-    options: MeasuredModelOptions,
+    options: MeasuredModelOptions | ProfileOptions,
     *,
     out: str | Path | None = None,
     description: dict[str, object] | None = None,

@@ -1,35 +1,38 @@
-"""`run`: the whole chain. Profile, predict, plan, quantize, measure, evaluate, report; each stage once, in this order."""
+"""`run`: profile, predict, plan, quantize, measure, evaluate, report; each stage once, in this order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
+from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
 from laaciq.engine.progress import Progress
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.spread import Spread, spread_of
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.options import REFERENCE, RunOptions, WeightOptions
 from laaciq.options.keywords import RunKeywords
 from laaciq.planning.baseline import baseline_options
-from laaciq.planning.decision import Decision, decide, decision_key, profiled_texts
+from laaciq.planning.decision import Decision, calibrate, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
+from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
-from laaciq.report import html_report, markdown_report
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import Checkpoints
-from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.measurement import Measurement
 from laaciq.trials.session import Session
 
@@ -41,7 +44,8 @@ class RunResult(Displayed, BaseModel):
     """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
     `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,
-    calibrated on English, costs. `generation` and `numeric_noise` are there where they were requested. `folder` holds everything.
+    calibrated on English, costs. `spread` (over draws of calibration text), `generation` and `numeric_noise` are there where they were
+    requested. `folder` holds everything.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +57,7 @@ class RunResult(Displayed, BaseModel):
     evaluation: Evaluation
     baseline: Evaluation | None = None
     planning: Planning | None = None
+    spread: Spread | None = None
     generation: list[GenerationResult] | None = None
     numeric_noise: NumericNoise | None = None
 
@@ -76,23 +81,45 @@ def run(
     session = open_session(
         chosen, out=out or chosen.default_folder, overwrite=overwrite, device=device, progress=progress
     )  # fmt: skip
-    chain = _Chain(session, chosen)
+    chain = Chain(session, chosen)
     chain.announce()
     return chain.run()
 
 
-@dataclass
-class _Arm:
-    """One candidate of a run, stored: `prefix` leads its files. `test` holds the languages that some checkpoint of it serves."""
+@dataclass(frozen=True)
+class Arm:
+    """One way to store the model within a run: the requested one, or the baseline. `prefix` leads its files."""
 
     prefix: str
+    options: WeightOptions
+    key: str
+
+    @property
+    def trial(self) -> str:
+        """What its measurements are kept under."""
+        return self.prefix.strip("/") or "run"
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.prefix}checkpoint"
+
+    @property
+    def plans(self) -> str:
+        return f"{self.prefix}plans.json"
+
+
+@dataclass(frozen=True)
+class StoredArm:
+    """An arm whose checkpoints are written. `test` holds the languages that one of them serves."""
+
+    arm: Arm
     decision: Decision
     candidate: Checkpoints
     test: Texts
 
 
 @dataclass
-class _Chain:
+class Chain:
     """The stages of a run."""
 
     session: Session
@@ -100,90 +127,111 @@ class _Chain:
 
     def run(self) -> RunResult:
         session, options = self.session, self.options
-        quantizing = options.quantizing()
-        profile = session.profile(profiled_texts(session.split, quantizing))
+        profile = session.profile(self._profiled)
         screening = screen_profile(profile, bits=options.bits)
         calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
-        arms = [self._store(RUN, quantizing, calibration)]
-        if (baseline := baseline_options(options, profile)) is not None:
-            arms.append(self._store(BASELINE, baseline, calibration))
-        # All arms serve all languages but where every language has a checkpoint of its own, and then there is no baseline.
-        measured = session.measure([arm.candidate for arm in arms], arms[0].test)
-        evaluations = [self._evaluate(arm, found) for arm, found in zip(arms, measured, strict=True)]
-        arm = arms[0]
+        stored = [self._store(arm, calibration) for arm in self._arms(profile)]
+        main = stored[0]
+        # Languages lack a checkpoint only where each has its own, and then there is no baseline: all arms are measured on the same text.
+        measured = session.measure([arm.candidate for arm in stored], main.test)
+        evaluations = [self._evaluate(arm, trial) for arm, trial in zip(stored, measured, strict=True)]
         result = RunResult(
             options=options,
             folder=str(session.out),
             screening=screening,
-            plans=arm.decision.plans,
+            plans=main.decision.plans,
             evaluation=evaluations[0],
             baseline=evaluations[1] if len(evaluations) > 1 else None,
-            planning=arm.decision.planning,
-            generation=self._generate(arm) if options.generate else None,
-            numeric_noise=numeric_noise(session, arm.test) if options.numeric_check else None,
+            planning=main.decision.planning,
+            spread=self._spread(main, evaluations[0]) if options.draws > 1 else None,
+            generation=self._generate(main) if options.generate else None,
+            numeric_noise=numeric_noise(session, main.test) if options.numeric_check else None,
         )
-        drawn = partial(
-            html_report, result.evaluation, result.plans,
-            command=options.command, baseline=result.baseline, planning=result.planning, profile=profile,
-        )  # fmt: skip
-        written = partial(
-            markdown_report, result.evaluation, result.plans,
-            command=options.command, baseline=result.baseline, planning=result.planning,
-        )  # fmt: skip
-        session.store.write("report.md", written())
-        session.store.write("report.html", drawn())
+        session.store.write("report.md", markdown_report(**_reported(result)))
+        session.store.write("report.html", html_report(**_reported(result), profile=profile))
         session.store.finish()
         return result
 
-    def _store(self, prefix: str, options: WeightOptions, calibration: Calibration) -> _Arm:
+    @property
+    def _profiled(self) -> Texts:
+        return profiled_texts(self.session.split, self.options.quantizing())
+
+    def _arms(self, profile: Profile) -> list[Arm]:
+        arms = [(RUN, self.options.quantizing()), (BASELINE, baseline_options(self.options, profile))]
+        return [
+            Arm(prefix, options, decision_key(self.session, options)) for prefix, options in arms if options is not None
+        ]
+
+    def _store(self, arm: Arm, calibration: Calibration) -> StoredArm:
         """Decide how the model is stored, and write its checkpoints."""
-        session = self.session
-        key, rounded = decision_key(session, options), None
+        session, rounded = self.session, None
 
         def compute() -> Decision:
             nonlocal rounded
-            decision, rounded = decide(session, options, calibration)
+            decision, rounded = decide(session, arm.options, calibration)
             return decision
 
-        decision = session.store.result(f"{prefix}plans.json", Decision, key, compute)
+        decision = session.store.result(arm.plans, Decision, arm.key, compute)
 
         def fill(root: Path) -> None:
             write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
 
-        root = session.store.folder(f"{prefix}checkpoint", key, fill)
-        candidate = Checkpoints(_trial_name(prefix), key, decision.plans, root)
-        return _Arm(prefix, decision, candidate, self._served(decision.plans))
+        root = session.store.folder(arm.checkpoint, arm.key, fill)
+        test = self._with_checkpoint(decision.plans)
+        if left_out := [code for code in session.split.test.languages if code not in test.languages]:
+            session.progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
+        return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
 
-    def _served(self, plans: PlanSet) -> Texts:
-        """Test text of the languages that some checkpoint serves: where each has its own, those that the model does not serve have none."""
+    def _with_checkpoint(self, plans: PlanSet) -> Texts:
+        """Test text of the languages that some checkpoint serves."""
         test = self.session.split.test
-        served = [code for code in test.languages if plans.serves(code)]
-        if left_out := [code for code in test.languages if code not in served]:
-            self.session.progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
-        return test.select(served)
+        return test.select([code for code in test.languages if plans.serves(code)])
 
-    def _evaluate(self, arm: _Arm, measured: dict[str, Measurement]) -> Evaluation:
-        evaluation = evaluate_trial(self.session, measured, arm.test, quantized=describe(arm.decision.plans))
-        self.session.store.write(f"{arm.prefix}evaluation.json", evaluation.model_dump_json(indent=1))
+    def _evaluate(self, stored: StoredArm, measured: dict[str, Measurement]) -> Evaluation:
+        evaluation = evaluate_trial(self.session, measured, stored.test, quantized=describe(stored.decision.plans))
+        self.session.store.write(f"{stored.arm.prefix}evaluation.json", evaluation.model_dump_json(indent=1))
         return evaluation
 
-    def _generate(self, arm: _Arm) -> list[GenerationResult]:
+    def _spread(self, stored: StoredArm, evaluation: Evaluation) -> Spread:
+        """Decide and quantize again, each time with the calibration and the validation text divided in another way."""
+        return spread_of([evaluation, *(self._drawn(stored, draw) for draw in range(1, self.options.draws))])
+
+    def _drawn(self, stored: StoredArm, draw: int) -> Evaluation:
+        split = self.session.split
+        whole = split.calibration.joined(split.validation)
+        session = self.session.on(
+            divide_calibration(whole, split.test, seed=self.options.seed + draw), within=f"draws/{draw}"
+        )
+        calibration = calibrate(session, stored.arm.options)
+        key = decision_key(session, stored.arm.options)
+
+        def fill(root: Path) -> None:
+            decision, rounded = decide(session, stored.arm.options, calibration)
+            session.store.keep("plans.json", decision, key)
+            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
+
+        session.progress.say(f"Draw {draw + 1} of {self.options.draws} of the calibration text.")
+        root = session.store.folder("checkpoint", key, fill)
+        plans = session.store.read("plans.json", Decision).plans
+        (measured,) = session.measure([Checkpoints("run", key, plans, root)], stored.test)
+        return evaluate_trial(session, measured, stored.test, quantized=describe(plans))
+
+    def _generate(self, stored: StoredArm) -> list[GenerationResult]:
         session, results = self.session, []
 
         def continued(code: str) -> GenerationResult:
-            with arm.candidate.applied(session.copy(), code) as quantized:
-                return continue_prompts(session.original, quantized, arm.test[code])
+            with stored.candidate.applied(session.copy(), code) as quantized:
+                return continue_prompts(session.original, quantized, stored.test[code])
 
-        with session.progress.stage("generating", len(arm.test.languages)) as advance:
-            for code, passages in arm.test.by_language.items():
-                key = session.key(passages, "generation", arm.candidate.key)
-                name = f"generation/{code}.json"
-                results.append(session.store.result(name, GenerationResult, key, partial(continued, code)))
+        with session.progress.stage("generating", len(stored.test.languages)) as advance:
+            for code, passages in stored.test.by_language.items():
+                key = session.key(passages, "generation", stored.arm.key)
+                results.append(session.store.result(_generation(code), GenerationResult, key, partial(continued, code)))
                 advance(1)
         return results
 
     def announce(self) -> None:
-        """What will be done, how long it takes, and how much memory; refuses where that is not there."""
+        """What will be done, how long it takes and how much memory. Refuses where there is not so much."""
         session, options, test = self.session, self.options, self.session.split.test
         passages = sum(map(len, test.by_language.values()))
         size = (
@@ -195,9 +243,44 @@ class _Chain:
             f"Quantizing {session.folder.name} ({options.method}, {size}) and measuring "
             f"{passages:,} passages in {len(test.languages)} languages ({test.name}); results go to {session.out}."
         )
-        cost = estimate(session.folder, test, device=session.place)
-        require_memory(cost, session.place)
+        if not self.up_to_date():
+            return
+        session.progress.say("Everything is up to date; nothing is computed again.")
+
+    def up_to_date(self) -> bool:
+        """Is everything there that the options request, of every arm?"""
+        session, store = self.session, self.session.store
+        if not store.valid("profile.json", session.profile_key(self._profiled)):
+            return False
+        arms = self._arms(store.read("profile.json", Profile))
+        if not all(self._arm_done(arm) for arm in arms) or self.options.draws > 1:
+            return False
+        test = self._with_checkpoint(store.read(arms[0].plans, Decision).plans)
+        generated = all(
+            store.valid(_generation(code), session.key(passages, "generation", arms[0].key))
+            for code, passages in test.by_language.items()
+        )
+        return (generated or not self.options.generate) and not self.options.numeric_check
+
+    def _arm_done(self, arm: Arm) -> bool:
+        store = self.session.store
+        if not (store.valid(arm.plans, arm.key) and store.valid(arm.checkpoint, arm.key)):
+            return False
+        test = self._with_checkpoint(store.read(arm.plans, Decision).plans)
+        return not self.session.pending(arm.trial, arm.key, test)
 
 
-def _trial_name(prefix: str) -> str:
-    return prefix.strip("/") or "run"
+def _generation(code: str) -> str:
+    return f"generation/{code}.json"
+
+
+def _reported(result: RunResult) -> dict[str, Any]:
+    """What both reports take."""
+    return {
+        "evaluation": result.evaluation,
+        "plans": result.plans,
+        "command": result.options.command,
+        "baseline": result.baseline,
+        "planning": result.planning,
+        "spread": result.spread,
+    }

@@ -22,8 +22,10 @@ def sensitivity(
     progress: Progress | None = None,
     **options: Unpack[SensitivityKeywords],
 ) -> Sensitivity:
-    """Quantize one block at a time, the embeddings, the head, and measure what each costs each language. Options as in `SensitivityOptions`. What was computed
-    stays in `out`, if that is given, and is not computed again."""
+    """Quantize one block at a time, the embeddings, the head, and measure what each costs each language.
+
+    Options as in `SensitivityOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
     chosen = SensitivityOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     part = session.split.calibration if chosen.part == "calibration" else session.split.test

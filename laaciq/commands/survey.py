@@ -31,7 +31,11 @@ class SurveyRow(BaseModel):
 
 
 def survey(
-    models: Iterable[str | Path], *, device: str = "auto", progress: Progress | None = None, **options: Unpack[SurveyKeywords]
+    models: Iterable[str | Path],
+    *,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: Unpack[SurveyKeywords],
 ) -> list[SurveyRow]:
     """Models, or profiles made before, side by side; options as in `SurveyOptions`."""
     chosen = SurveyOptions.of(models=tuple(map(str, models)), **options)

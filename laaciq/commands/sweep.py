@@ -22,8 +22,10 @@ def sweep(
     progress: Progress | None = None,
     **options: Unpack[SweepKeywords],
 ) -> Sweep:
-    """Quantize to several numbers of bits, and find the fewest that each language tolerates. Options as in `SweepOptions`. What was computed
-    stays in `out`, if that is given, and is not computed again."""
+    """Quantize to several numbers of bits, and find the fewest that each language tolerates.
+
+    Options as in `SweepOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
     chosen = SweepOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = study.sweep(session, chosen)

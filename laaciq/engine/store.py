@@ -75,6 +75,31 @@ class Store(ABC):
         """Note that the command reached its end."""
 
 
+class SubStore(Store):
+    """A part of another store: every name is led by `prefix`."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
+
+    def valid(self, name: str, key: str) -> bool:
+        return self._store.valid(f"{self._prefix}/{name}", key)
+
+    def keep(self, name: str, result: BaseModel, key: str) -> None:
+        self._store.keep(f"{self._prefix}/{name}", result, key)
+
+    def read(self, name: str, kind: type[Result]) -> Result:
+        return self._store.read(f"{self._prefix}/{name}", kind)
+
+    def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
+        return self._store.folder(f"{self._prefix}/{name}", key, fill)
+
+    def write(self, name: str, text: str) -> None:
+        self._store.write(f"{self._prefix}/{name}", text)
+
+    def finish(self) -> None:
+        """The whole store is finished by whoever opened it."""
+
+
 class MemoryStore(Store):
     """Keeps results for as long as it lives; folders are temporary."""
 

@@ -75,6 +75,7 @@ class QuantizeKeywords(_Measure, _Calibration, _Planning, _Grid, total=False):
 class RunKeywords(QuantizeKeywords, total=False):
     passages: int | None
     baseline: bool
+    draws: int
     generate: bool
     numeric_check: bool
 

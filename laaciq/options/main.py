@@ -56,12 +56,19 @@ class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
             lambda options: options.plan is None and find_method(options.method).planned,
             "has no effect here: the baseline is measured beside method 'planned' only, and not beside --plan",
         ),
+        Only(frozenset({"draws"}), reads_text, READS_NO_TEXT),
     )
 
     method: str = Field(default="planned", description=_METHOD)
     baseline: bool = Field(
         default=True,
         description="Beside a plan, also measure the baseline of its size: GPTQ, calibrated on English.",
+    )
+    draws: int = Field(
+        default=1,
+        ge=1,
+        description="Plans and checkpoints to make, each from another division of calibration and validation text; "
+        "beyond 1, the spread of their losses is reported.",
     )
     generate: bool = Field(default=False, description="Also compare greedy continuations of the test passages.")
     numeric_check: bool = Field(

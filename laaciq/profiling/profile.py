@@ -77,6 +77,7 @@ def profile_model(
         model=model.folder.name,
         texts=texts.name,
         parallel=texts.parallel,
+        sampled=texts.sampled,
         outlier_kurtosis=outlier_kurtosis,
         architecture=Architecture.model_validate(architecture_facts(model)),
         tensors=list(tensors.values()),

@@ -126,12 +126,13 @@ class LanguageActivations(_Result):
 
 
 class Profile(Displayed, _Result):
-    """Everything that the theory measures before quantization."""
+    """Everything that the theory measures before quantization. `sampled`: only some passages of each language were read."""
 
     version: Literal[1] = 1
     model: str
     texts: str
     parallel: bool
+    sampled: bool = False
     outlier_kurtosis: float
     architecture: Architecture
     tensors: list[WeightStatistics]

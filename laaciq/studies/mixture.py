@@ -37,7 +37,7 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
         raise BadOption(f"the original does not serve {missing[0]}: raise --served-bound or name another language")
     if len(served) < 2:
         raise BadOption("the original serves fewer than two languages, and nothing can be mixed: give more languages")
-    trials = Recalibrations(session.selecting(served), options)
+    trials = Recalibrations(session.on(session.split.select(served)), options)
     numbers = trials.numbers(options.calibration_passages)
     extra = options.rounds + (LEFT_OUT if options.leave_out is None else len(options.leave_out))
     _announce(session, options, served, len(MIXES) * len(numbers) - 1 + extra)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from laaciq.corpus import Passages, Split, Texts, read_split
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import RECIPE
-from laaciq.engine.store import MemoryStore, RunFolder, Store, key_of
+from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
@@ -82,12 +82,13 @@ class Session:
         session.__dict__["original"] = model
         return session
 
-    def selecting(self, languages: list[str]) -> Session:
-        """The same session, its store and model included, on these languages alone."""
-        narrow = replace(self, split=self.split.select(languages))
-        narrow.__dict__.update({name: self.__dict__[name] for name in ("original", "store") if name in self.__dict__})
-        narrow._copies = self._copies
-        return narrow
+    def on(self, split: Split, *, within: str | None = None) -> Session:
+        """The same model and store on other text. `within` leads the names of its results, so that they do not replace this session's."""
+        other = replace(self, split=split)
+        other.__dict__["original"] = self.original
+        other.__dict__["store"] = self.store if within is None else SubStore(self.store, within)
+        other._copies = self._copies
+        return other
 
     @cached_property
     def original(self) -> LanguageModel:
@@ -109,14 +110,18 @@ class Session:
 
     def profile(self, texts: Texts, *, name: str = "profile.json") -> Profile:
         """What is in the weights, and how each language uses them on these texts."""
-        key = key_of("profile", self.folder.fingerprint, texts.fingerprint, self.options.model_dump(), OUTLIER_KURTOSIS)
 
         def compute() -> Profile:
             return profile_model(
                 self.original, texts, self.options, outlier_kurtosis=OUTLIER_KURTOSIS, progress=self.progress
             )
 
-        return self.store.result(name, Profile, key, compute)
+        return self.store.result(name, Profile, self.profile_key(texts), compute)
+
+    def profile_key(self, texts: Texts) -> str:
+        return key_of(
+            "profile", self.folder.fingerprint, texts.fingerprint, self.options.model_dump(), OUTLIER_KURTOSIS
+        )
 
     # One language at a time: read where it is there, computed where it is not.
 
@@ -173,21 +178,22 @@ class Session:
         self, candidates: Sequence[Candidate], texts: Texts, *, part: str = "test"
     ) -> list[dict[str, Measurement]]:
         """Candidates side by side with the original, by language: losses, divergence and agreement. One pass of the original serves all
-        candidates, at the cost of a copy of the model for each.
-
-        """
-        pending = {code: self._missing(candidates, texts[code], part) for code in texts.languages}
-        with self.progress.stage(
-            "measuring", sum(len(texts[code]) for code in texts.languages if pending[code])
-        ) as advance:
-            for code, missing in pending.items():
-                if missing:
-                    self._measure_side_by_side(missing, texts[code], part, advance)
+        candidates, at the cost of a copy of the model for each."""
+        pending = [self.pending(candidate.name, candidate.key, texts, part=part) for candidate in candidates]
+        missing = {
+            code: [candidate for candidate, codes in zip(candidates, pending, strict=True) if code in codes]
+            for code in texts.languages
+        }
+        total = sum(len(texts[code]) for code, lacking in missing.items() if lacking)
+        with self.progress.stage("measuring", total) as advance:
+            for code, lacking in missing.items():
+                if lacking:
+                    self._measure_side_by_side(lacking, texts[code], part, advance)
         return [self._read(candidate, texts, part) for candidate in candidates]
 
     def measure_pooled(self, candidate: Candidate, texts: Texts, *, part: str) -> dict[str, Measurement]:
         """As `measure`, all languages in one pass under the same weights: faster for short texts, but nothing is kept before the end."""
-        missing = [texts[code] for code in self.pending([candidate], texts, part=part)]
+        missing = [texts[code] for code in self.pending(candidate.name, candidate.key, texts, part=part)]
         if missing:
             with candidate.applied(self.copy(), missing[0].language.code) as model:
                 measurements = measure_pooled(self.original, model, missing, self.options)
@@ -195,21 +201,18 @@ class Session:
                 self._keep(candidate, measurement, passages, part)
         return self._read(candidate, texts, part)
 
-    def pending(self, candidates: Sequence[Candidate], texts: Texts, *, part: str = "test") -> list[str]:
-        """Languages in which `measure` would have something to do."""
-        return [code for code in texts.languages if self._missing(candidates, texts[code], part)]
+    def pending(self, name: str, key: str, texts: Texts, *, part: str = "test") -> list[str]:
+        """Languages in which the candidate of that name and key is not measured yet."""
+        return [
+            code
+            for code, passages in texts.by_language.items()
+            if not self.store.valid(_file(f"{name}/{part}", code), self.key(passages, key))
+        ]
 
     def copy(self, number: int = 0) -> QuantizedCopy:
         while len(self._copies) <= number:
             self._copies.append(QuantizedCopy(self.original))
         return self._copies[number]
-
-    def _missing(self, candidates: Sequence[Candidate], passages: Passages, part: str) -> list[Candidate]:
-        return [
-            candidate
-            for candidate in candidates
-            if not self.store.valid(_trial(candidate, part, passages.language.code), self.key(passages, candidate.key))
-        ]
 
     def _measure_side_by_side(
         self, candidates: list[Candidate], passages: Passages, part: str, advance: Callable[[int], None]

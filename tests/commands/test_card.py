@@ -67,10 +67,10 @@ def test_the_body_says_what_the_theory_asks_for(run):
     for value in (disparity.plug_in.value, disparity.noise_floor, disparity.cross_fitted):
         assert percent(value) in body
     assert f"The worst-off language is {evaluation.judged[0].name}" in body
-    assert "None of 2 blocks has weights of excess kurtosis" in body
+    assert "None of the 2 blocks has weights with an excess kurtosis" in body
     assert "3 bits, group 16, symmetric" in body
-    assert "the calibration part of `texts`, in 3 languages: eng, hin, swa, counted equally" in body
-    assert "the test part of `texts`, 12 passages a language, 3 languages" in body
+    assert "the calibration part of `texts`, in 3 languages: eng, hin, swa, weighted equally" in body
+    assert "the test part of `texts`, 12 passages per language, 3 languages" in body
     assert 'from_pretrained("large-laaciq-4bit")' in body
 
 
@@ -152,7 +152,7 @@ def test_a_checkpoint_for_every_language_has_one_card(folder, tmp_path):
     laaciq.run(folder / "model", out=tmp_path / "run", separate=True, **wanted)
     text = laaciq.card(tmp_path / "run").text
     assert 'subfolder="' in text
-    assert all(code in text.partition("for each of:")[2].partition("\n")[0] for code in FEW)
+    assert all(code in text.partition("in a folder of that name:")[2].partition("\n")[0] for code in FEW)
 
 
 def test_a_masked_model_that_no_text_was_used_for(folder, tmp_path):
@@ -161,7 +161,7 @@ def test_a_masked_model_that_no_text_was_used_for(folder, tmp_path):
     laaciq.run(tmp_path / "model", out=tmp_path / "run", **wanted)
     text = laaciq.card(tmp_path / "run").text
     assert "AutoModelForMaskedLM.from_pretrained" in text
-    assert "Calibration text**: none" in text
+    assert "Calibration text**: none was read" in text
 
 
 def test_command_line(run, tmp_path):

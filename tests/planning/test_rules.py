@@ -124,7 +124,9 @@ def test_languages_that_are_not_served_decide_nothing(model, profile):
 
 def test_one_language_may_decide_for_all(model, profile):
     """As in the usual calibration, on English alone."""
-    plan = make_plans(model.anatomy, WeightOptions(method="gptq", calibration_languages=("English",), group_size=16), profile).first
+    plan = make_plans(
+        model.anatomy, WeightOptions(method="gptq", calibration_languages=("English",), group_size=16), profile
+    ).first
     assert plan.languages == ["eng"]
 
 

@@ -135,7 +135,6 @@ def test_rotation_scale_and_offset_change_nothing(seed, scale, offset):
     # Offsets 10⁴ times the scale: their squares leave half of float64's digits, and the estimate multiplies differences by n.
     assert moved.entropy == pytest.approx(plain.entropy, abs=1e-4)
     assert moved.redundancy == pytest.approx(math.log(12) - moved.entropy)
-    assert moved.effective_rank == pytest.approx(math.exp(moved.entropy))
 
 
 def test_a_document_may_come_in_pieces_and_in_any_type():

@@ -61,5 +61,7 @@ def test_all_broken_languages_are_counted():
 
 def test_languages_that_are_not_served_are_named():
     lines = steps(FINE, not_served=("amh", "mya"))
-    assert lines[-1].startswith("Nothing is known about Amharic, Burmese: the original itself needs more than 4 bits per byte")
+    assert lines[-1].startswith(
+        "Nothing is known about Amharic, Burmese: the original itself needs more than 4 bits per byte"
+    )
     assert steps({}, not_served=("amh",)) == [lines[-1].replace("Amharic, Burmese", "Amharic")]
