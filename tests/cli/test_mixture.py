@@ -43,7 +43,7 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path):
     words = " ".join(shown.stdout.split())
     assert found.recommendation.sentence in words
     assert all(name in words for name in ("equal", "proportional", "minimax", "English only", "Swahili loses"))
-    assert found.recommendation.sentence in (tmp_path / "run/mixture.html").read_text()
+    assert found.recommendation.sentence in (tmp_path / "run/report.html").read_text()
 
 
 def test_what_cannot_be_done_is_said(tiny, tmp_path):
