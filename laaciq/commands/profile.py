@@ -42,7 +42,18 @@ def profile(
     """
     file = exposure if isinstance(exposure, str | Path) else None
     chosen = ProfileOptions.of(model=model, exposure=file, **options)
-    session = open_session(chosen, out=out, overwrite=overwrite, device=device, progress=progress)
+    command = chosen.command
+    if isinstance(exposure, Mapping):
+        # No command line takes a mapping, but another one makes another profile.
+        command += f" --exposure {json.dumps(dict(exposure))}"
+    session = open_session(
+        chosen,
+        out=out,
+        description={"command": command},
+        overwrite=overwrite,
+        device=device,
+        progress=progress,
+    )
     calibration = session.split.calibration
     calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
     tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)

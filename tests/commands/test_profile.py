@@ -14,7 +14,7 @@ from laaciq.profiling.results import Profile
 from laaciq.studies.rescaling import plant_outliers
 from tests.tiny import ARCHITECTURES, save_tiny
 
-FEW = {"languages": ["eng", "swa"], "served_bound": 100.0}
+FEW = {"languages": ["eng", "swa"]}
 
 
 def planted(architecture, folder, blocks):
