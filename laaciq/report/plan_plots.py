@@ -36,8 +36,8 @@ def agreement_figure(planning: Planning) -> Figure:
             markersize=4,
             label=label,
         )
-    shown = [value for pair in (*rescaled_by, *later) if min(pair) > 0 for value in pair]
-    ends = (0.8 * min(shown, default=0.01), 1.25 * max(shown, default=1.0))
+    values = [value for pair in (*rescaled_by, *later) if min(pair) > 0 for value in pair]
+    ends = (0.8 * min(values, default=0.01), 1.25 * max(values, default=1.0))
     axes.plot(ends, ends, ":", color=BLUE, label="equal")
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     label_plainly(axes.xaxis)
