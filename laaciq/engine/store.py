@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from laaciq import __version__
 from laaciq.engine.files import sweep_partial, write_text
 from laaciq.errors import OutputConflict
+from laaciq.version import __version__
 
 Result = TypeVar("Result", bound=BaseModel)
 MARKER = "run.json"

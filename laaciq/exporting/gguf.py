@@ -11,15 +11,18 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from transformers import AutoConfig, AutoTokenizer
 
+from laaciq.errors import BadOption
 from laaciq.exporting.contents import Coded, read_contents
-from laaciq.exporting.gguf_architecture import exported_architecture, tensor_names
 from laaciq.exporting.gguf_blocks import Blocks, to_blocks, to_halves
-from laaciq.exporting.gguf_file import gguf_file, import_gguf
 from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import find_model
+from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.models.gguf_file import gguf_file, import_gguf
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
+# Model types of transformers that are written; GGUF has the same names for them.
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
 # Runtimes take the embeddings where it is not there.
 _HEAD = "lm_head.weight"
 
@@ -150,3 +153,28 @@ def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
 
 def _mean(shares: list[tuple[float, int]]) -> float:
     return sum(value * count for value, count in shares) / sum(count for _, count in shares)
+
+
+def exported_architecture(config: Any) -> GgufArchitecture:
+    """Refuses a model of which a file would not say all that it computes."""
+    if reason := _obstacle(config):
+        raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
+    return GgufArchitecture(config)
+
+
+def _obstacle(config: Any) -> str | None:
+    """What GGUF, or transformers' reader of it, would not take over from the configuration."""
+    if config.model_type not in ARCHITECTURES:
+        return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
+    rotary = config.rope_parameters.get("rope_type", "default")
+    if rotary != "default" and (rotary, config.model_type) != ("llama3", "llama"):
+        return (
+            f"its rotary embeddings are scaled ({rotary}), and only Llama 3's way in the architecture llama is written"
+        )
+    if config.hidden_act != "silu":
+        return f"its activation is {config.hidden_act}, where the runtimes compute silu"
+    if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
+        return "its linear layers have biases, of which the file cannot say that they are there"
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        return "it has attention in a sliding window, which the runtimes do not compute for this architecture"
+    return None

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from laaciq.errors import BadOption
-from laaciq.exporting.gguf_file import import_gguf
+from laaciq.models.gguf_file import import_gguf
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"

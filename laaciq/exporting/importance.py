@@ -14,9 +14,9 @@ import numpy as np
 
 from laaciq.engine.files import write_text
 from laaciq.errors import BadOption
-from laaciq.exporting.gguf_architecture import tensor_names
-from laaciq.exporting.gguf_file import gguf_file, import_gguf
 from laaciq.models import LanguageModel
+from laaciq.models.gguf_architecture import tensor_names
+from laaciq.models.gguf_file import gguf_file, import_gguf
 from laaciq.options import FULL_BITS
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import Plan

@@ -15,7 +15,6 @@ from importlib import metadata
 import numpy as np
 import torch
 
-from laaciq import __version__
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.commands.plan import PROFILED, decide, needs_text, profiled_texts
@@ -34,6 +33,7 @@ from laaciq.quantization.tuning import quantize_model
 from laaciq.studies.compared_methods import ComparedMethod
 from laaciq.studies.comparison import Made
 from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.version import __version__
 
 
 @dataclass
