@@ -84,11 +84,11 @@ def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:
     names = gguf.get_tensor_name_map(known[architecture], blocks)
 
     def translate(name: str) -> str:
-        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if found is None:
+        translated = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if translated is None:
             raise BadOption(
                 f"GGUF has no name for {name} in the architecture {architecture}: llama.cpp has no such layer"
             )
-        return found
+        return translated
 
     return translate

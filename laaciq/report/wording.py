@@ -1,4 +1,4 @@
-"""The sentences and numbers of every report, as plain text: each format escapes them in its own way."""
+"""The sentences and numbers of every report, as plain text: each format escapes them."""
 
 from __future__ import annotations
 
