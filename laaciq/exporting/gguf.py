@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoTokenizer
 from laaciq.errors import BadOption
 from laaciq.exporting.carrying import beside_codes
 from laaciq.exporting.contents import Coded, read_contents
-from laaciq.exporting.gguf_blocks import Blocks, to_blocks, to_16bit_blocks
+from laaciq.exporting.gguf_blocks import Blocks, to_16bit_blocks, to_blocks
 from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import find_model
 from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names

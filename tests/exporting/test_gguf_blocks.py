@@ -13,8 +13,8 @@ from laaciq.exporting.gguf_blocks import (
     pack_q4_1,
     pack_q5_0,
     pack_q8_0,
-    to_blocks,
     to_16bit_blocks,
+    to_blocks,
 )
 from laaciq.options import BITS
 from laaciq.quantization import quantize_matrix
