@@ -65,7 +65,7 @@ def tune(
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
     most_passages = max(map(len, texts.by_language.values()))
-    checked = calibration.validating(plan.languages).spread(-(-most_passages // _LEARNED_FOR_ONE))
+    checked = calibration.validating(plan.languages).spread(held_passages(most_passages))
     learned, held = (
         {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
     )
@@ -96,6 +96,11 @@ def tune(
             best = student.stored()
         advance()
     return Tuned(*best, divergences)
+
+
+def held_passages(learned: int) -> int:
+    """Validation passages per language that the epoch is chosen by, for so many calibration passages."""
+    return -(-learned // _LEARNED_FOR_ONE)
 
 
 def _rates(student: Student) -> list[dict[str, Any]]:
