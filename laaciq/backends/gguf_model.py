@@ -1,4 +1,4 @@
-"""Models as GGUF files without a tokenizer: enough for llama.cpp to quantize them and to run them on token numbers."""
+"""Models as GGUF files without a tokenizer: enough for llama.cpp to quantize them and to run them on token ids."""
 
 from __future__ import annotations
 

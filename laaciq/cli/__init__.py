@@ -39,32 +39,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    run.run,
-    plan.plan,
-    quantize.quantize,
-    quantize.methods,
-    evaluate.evaluate,
-    compare.compare,
-    compare.backends,
-    export.export,
-    imatrix.imatrix,
-    check.check,
-    card.card,
-    bench.bench,
-    profile.profile,
-    profile.screen,
-    profile.survey,
-    sensitivity.sensitivity,
-    sweep.sweep,
-    gateway.gateway,
-    mixture.mixture,
-    clipping.clipping,
-    texts.texts,
-    lm_eval.tasks,
-):
-    app.command()(command)
-app.command("lm-eval", context_settings=lm_eval.PASSED_ON)(lm_eval.lm_eval)
+# Groups of `laaciq --help`, in their order.
+_GROUPS = {
+    "Main": (run.run, plan.plan, quantize.quantize, evaluate.evaluate, check.check, card.card, bench.bench),
+    "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
+    "Study": (
+        *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
+        clipping.clipping,
+    ),
+    "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks),
+}
+for _group, _commands in _GROUPS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_group)(_command)
+app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel=_group)(lm_eval.lm_eval)
 
 
 def _version(wanted: bool) -> None:
@@ -87,7 +75,7 @@ def main() -> None:
     says how to continue, and exit status 130 or 143."""
     try:
         with interruptible():
-            app()
+            app(prog_name="laaciq")
     except LaaciqError as error:
         Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from laaciq.clipping.distributions import Distribution, GeneralisedGaussian, StudentT
 from laaciq.clipping.noise_model import model_mse
@@ -52,7 +51,8 @@ class Formula:
 
 # At −0.9 the published formula gives 1.81σ, between what is best there (1.97σ) and what is best for uniform weights (1.64σ).
 PUBLISHED = Formula("published", {4: Coefficients(2.5, 0.3)}, least_kurtosis=-0.9)
-# By `fit`. Tails lighter than Gaussian are taken as Gaussian: to clip too little costs a little, to clip too much costs a lot.
+# Least squares of α* on ln(1+κ) over `FAMILY`, α* being the noise model's optimum; tests/clipping/test_formula.py fits them again.
+# Tails lighter than Gaussian are taken as Gaussian: clipping too little costs a little, clipping too much costs a lot.
 FITTED = Formula(
     "fitted",
     {
@@ -75,19 +75,6 @@ def clip_ratio(kurtosis: ArrayLike, bits: int, formula: Formula = FITTED) -> np.
     """
     coefficients = formula.at(bits)
     return coefficients.intercept + coefficients.slope * np.log1p(_clamped(kurtosis, formula))
-
-
-def slope(kurtosis: ArrayLike, bits: int, formula: Formula = FITTED) -> np.ndarray:
-    """g'(κ) = ∂f/∂κ = d_B/(1+κ); 0 where κ is clamped."""
-    inside = np.asarray(kurtosis, dtype=np.float64) >= formula.least_kurtosis
-    return np.where(inside, formula.at(bits).slope / (1 + _clamped(kurtosis, formula)), 0.0)
-
-
-def fit(bits: int) -> Coefficients:
-    """Ordinary least squares of α* on ln(1+κ) over `FAMILY`, α* being the noise model's optimum with the theory's step."""
-    optima = [optimal_threshold(member, bits).alpha for member in FAMILY]
-    line = stats.linregress([np.log1p(member.kurtosis) for member in FAMILY], optima)
-    return Coefficients(float(line.intercept), float(line.slope))
 
 
 @dataclass(frozen=True)

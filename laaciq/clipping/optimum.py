@@ -28,7 +28,7 @@ class Optimum:
     mse: float
 
 
-def optimal_threshold(distribution: Distribution, bits: int, *, step: Step = "seed") -> Optimum:
+def optimal_threshold(distribution: Distribution, bits: int, *, step: Step = "published") -> Optimum:
     """α* of the noise model, in units of σ: the root of its gradient, exact to rounding.
 
     The model is convex, so that there is one root. It lies below 1/(2√c), c = Δ²/(12α²), since (x−α)₊ ≤ x²/(4α) bounds what is clipped.

@@ -42,7 +42,7 @@ def sharing_cost(
     bits: int,
     *,
     family: type[Distribution] = GeneralisedGaussian,
-    step: Step = "seed",
+    step: Step = "published",
 ) -> SharingCost:
     """Weights of κ_eff clipped at the optimum of κ_global, both members of `family`.
 

@@ -11,13 +11,14 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from laaciq import errors
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
-from laaciq.options import REFERENCE
-from laaciq.speed.results import ROUNDS, Bench, BenchOptions, Request
+from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
+from laaciq.options.keywords import BenchKeywords
+from laaciq.speed.results import ROUNDS, Bench, Request
 
 # With more than this, oneDNN runs instructions in bfloat16 that some machines announce and do not have.
 SAFE_BFLOAT16 = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
@@ -28,18 +29,17 @@ _STEPS = 2 * (1 + 1 + ROUNDS)
 def bench(
     checkpoint: str | Path,
     *,
-    against: str | Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[BenchKeywords],
 ) -> Bench:
     """Speed and memory of `checkpoint` and of its original; options as in `BenchOptions`.
 
-    Without `against` the original is what the run that wrote the checkpoint was given.
+    Without `against` the original is the model of the run that wrote the checkpoint.
     """
-    asked = BenchOptions.of(**options)
-    original = str(against or recorded_original(Path(checkpoint)))
-    request = Request(checkpoint=str(checkpoint), against=original, device=device, options=asked)
+    asked = BenchOptions.of(checkpoint=checkpoint, **options)
+    original = asked.against or recorded_original(Path(asked.checkpoint))
+    request = Request(checkpoint=asked.checkpoint, against=original, device=device, options=asked.group(SpeedOptions))
     environment = SAFE_BFLOAT16 | os.environ if asked.dtype == "bfloat16" else None
     command = [sys.executable, "-m", "laaciq.speed.child", request.model_dump_json()]
     # What libraries print to standard error is told only if the child fails.

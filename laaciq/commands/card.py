@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
@@ -14,11 +14,13 @@ from huggingface_hub.utils import validate_repo_id
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.commands.check import read_evaluation
-from laaciq.commands.run import BASELINE, Decided
+from laaciq.commands.run import BASELINE
 from laaciq.engine.files import require_free_file, write_text
-from laaciq.engine.store import CARD, MARKER
+from laaciq.engine.store import CARD, read_marker
 from laaciq.errors import BadOption, BrokenModel
-from laaciq.options import REFERENCE
+from laaciq.options import REFERENCE, CardOptions
+from laaciq.options.keywords import CardKeywords
+from laaciq.planning.decision import Decision
 from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
@@ -39,33 +41,27 @@ class Card(BaseModel):
     lacking: list[str]
 
 
-class _Marker(BaseModel):
-    """`run.json`."""
-
-    laaciq: str
-    command: str
-
-
 def card(
     run: str | Path,
     *,
-    base_model: str | None = None,
-    name: str | None = None,
-    license: str | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    **options: Unpack[CardKeywords],
 ) -> Card:
     """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`. Another
-    text there, perhaps edited by hand, is replaced only with `overwrite`.
+    text there, perhaps edited by hand, is replaced only with `overwrite`. Options as in `CardOptions`.
 
     `base_model` is the original's name on the hub, known already where the run took it from there; `license` is the original's own where its
     card says so. `name` is what the quantized model will be called.
     """
+    chosen = CardOptions.of(run=run, **options)
     found = _read_run(Path(run))
     original = found.evaluation.original
-    base_model = _hub_name(base_model, "base-model") or (original if _from_hub(original, "config.json") else None)
-    licensed = {"license": license} if license else _license_of(original)
-    contents = _public(found, base_model=base_model, name=_hub_name(name, "name"))
+    base_model = _hub_name(chosen.base_model, "base-model") or (
+        original if _from_hub(original, "config.json") else None
+    )
+    licensed = {"license": chosen.license} if chosen.license else _license_of(original)
+    contents = _public(found, base_model=base_model, name=_hub_name(chosen.name, "name"))
     head = card_head(
         contents.evaluation,
         kind=contents.profile.architecture.kind,
@@ -88,17 +84,17 @@ def card(
 
 def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, of a run whose last command went to its end."""
-    if not (run / MARKER).is_file():
+    marker = read_marker(run)
+    command = "" if marker is None else str(marker.get("command", ""))
+    if marker is None or not command.startswith("laaciq run"):
         raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
-    marker = _read(run / MARKER, _Marker)
-    unfinished = f"{run} is not finished: do '{marker.command} --out {run}' again"
-    needed = ("evaluation.json", "plans.json", "profile.json", "report.md", _CHECKPOINT)
+    unfinished = f"{run} is not finished: run '{command} --out {run}' again"
+    if not marker.get("finished"):
+        raise BadOption(unfinished)
+    needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
     if missing := [name for name in needed if not (run / name).exists()]:
-        raise BadOption(f"{unfinished}; it lacks {missing[0]}")
-    # The report is the last that a run writes: one of another command is of an earlier run.
-    if marker.command not in (run / "report.md").read_text(encoding="utf-8"):
-        raise BadOption(f"{unfinished}; what it found is of an earlier run")
-    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decided)
+        raise BadOption(f"{unfinished}; {missing[0]} is missing")
+    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}
@@ -114,8 +110,8 @@ def _read_run(run: Path) -> CardContents:
         planning=decided.planning,
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
         profile=Profile.read(run / "profile.json"),
-        command=marker.command,
-        version=marker.laaciq,
+        command=command,
+        version=str(marker["laaciq"]),
     )
 
 

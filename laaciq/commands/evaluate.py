@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.engine.progress import Progress
+from laaciq.engine.recipe import recipe_of
 from laaciq.errors import BadOption
-from laaciq.evaluation.degradation import evaluate_measurements
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, MeasureOptions
+from laaciq.options import EvaluateOptions
+from laaciq.options.keywords import EvaluateKeywords
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
@@ -20,26 +24,25 @@ def evaluate(
     checkpoint: str | Path,
     *,
     against: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
-    passages: int | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
-    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; see `MeasureOptions`. With `out`,
-    what is measured is kept there, and `evaluation.json` written."""
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; options as in `EvaluateOptions`. With `out`,
+    what is measured is kept there, and `evaluation.json`, `report.html` and `report.md` are written."""
+    chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
     session = Session.open(
-        against,
-        texts,
-        MeasureOptions.of(**options),
-        languages=languages,
-        passages=passages,
+        chosen.against,
+        chosen.texts,
+        chosen.measuring(),
+        languages=chosen.languages,
+        passages=chosen.passages,
         out=out,
-        description={"evaluate": str(checkpoint), "against": str(against)},
+        description={"command": chosen.command},
         overwrite=overwrite,
+        recipe=recipe_of(chosen),
         device=device,
         progress=progress,
     )
@@ -50,16 +53,10 @@ def evaluate(
     _require_same_tokens(session.original, quantized)
     candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
     (measured,) = session.measure([candidate], test)
-    evaluation = evaluate_measurements(
-        list(measured.values()),
-        original=session.folder.name,
-        quantized=str(checkpoint),
-        texts=test.name,
-        parallel=test.parallel,
-        served_bound=session.options.served_bound,
-        seed=session.options.seed,
-    )
+    evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
     session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
+    session.store.write("report.md", markdown_report(evaluation, None, command=chosen.command))
+    session.store.write("report.html", html_report(evaluation, None, command=chosen.command))
     session.store.finish()
     return evaluation
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
-from laaciq.commands.plan import read_plan_file
 from laaciq.corpus import read_split
 from laaciq.engine.files import atomic_folder, require_free, write_text
 from laaciq.engine.progress import Progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
+from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
+from laaciq.options.keywords import ImatrixKeywords
+from laaciq.planning.decision import read_plan_file
 from laaciq.planning.rules import equal_weights, served_languages
 from laaciq.profiling.profile import profile_model
 
@@ -36,25 +37,23 @@ def imatrix(
     *,
     out: str | Path,
     overwrite: bool = False,
-    plan: str | Path | None = None,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ImatrixKeywords],
 ) -> Imatrix:
     """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
-    `laaciq.plan`; and of a plan the types of its tensors. Options as in `MeasureOptions`."""
-    asked, folder = MeasureOptions.of(**options), Path(out)
+    `laaciq.plan`; and of a plan the types of its tensors. Options as in `ImatrixOptions`."""
+    chosen, folder = ImatrixOptions.of(model=model, **options), Path(out)
+    asked = chosen.measuring()
     require_free(folder, overwrite=overwrite)
-    split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
-    loaded = load(find_model(model), device=device)
-    planned = None if plan is None else read_plan_file(Path(plan), loaded.anatomy)
+    split = read_split(chosen.texts, seed=asked.seed).select(chosen.languages)
+    loaded = load(find_model(chosen.model), device=device)
+    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
     profile = profile_model(
         loaded, split.calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress or Progress()
     )
     weights = planned.weights if planned else {}
-    weights = weights or equal_weights(served_languages(profile, asked.served_bound, None))
+    weights = weights or equal_weights(served_languages(profile, asked.served_bound))
     files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
     with atomic_folder(folder) as partial:
         write_importance(profile, partial / IMATRIX, weights=weights)

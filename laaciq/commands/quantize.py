@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.commands.opening import open_session
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.options import REFERENCE, QuantizeOptions
+from laaciq.options.keywords import QuantizeKeywords
 from laaciq.planning.decision import calibrate, decide
-from laaciq.planning.methods import find_method
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
 from laaciq.quantization.grid import Layers
@@ -37,24 +38,19 @@ def quantize(
     model: str | Path = REFERENCE,
     *,
     out: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[QuantizeKeywords],
 ) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`. A finished one is replaced only with `overwrite`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. A finished one is replaced only with `overwrite`.
 
     Of the texts only the calibration and the validation part are read.
     """
-    chosen = CheckpointOptions.of(**options)
-    find_method(chosen.method)
+    chosen = QuantizeOptions.of(model=model, **options)
     root = Path(out)
     require_free(root, overwrite=overwrite)
-    session = Session.open(
-        model, texts, chosen.measuring(), languages=languages, device=device, progress=progress
-    )  # fmt: skip
+    session = open_session(chosen, device=device, progress=progress)
     quantizing = chosen.quantizing()
     calibration = calibrate(session, quantizing)
     decision, rounded = decide(session, quantizing, calibration)
@@ -76,4 +72,3 @@ def write_checkpoints(
                 session.original, plans.plans[name], folder,
                 calibration=calibration, rounded=rounded, advance=lambda: advance(1),
             )  # fmt: skip
-

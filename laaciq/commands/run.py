@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
+from laaciq.engine.display import Displayed
 from laaciq.engine.progress import Progress
-from laaciq.evaluation.degradation import evaluate_measurements
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
-from laaciq.options import REFERENCE, QuantizeOptions, RunOptions
+from laaciq.evaluation.trial import evaluate_trial
+from laaciq.options import REFERENCE, RunOptions, WeightOptions
+from laaciq.options.keywords import RunKeywords
 from laaciq.planning.baseline import baseline_options
 from laaciq.planning.decision import Decision, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
-from laaciq.planning.methods import find_method
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
-from laaciq.report import html_report, markdown_report
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.measurement import Measurement
@@ -35,7 +38,7 @@ from laaciq.trials.session import Session
 RUN, BASELINE = "", "baseline/"
 
 
-class RunResult(BaseModel):
+class RunResult(Displayed, BaseModel):
     """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
     `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,
@@ -64,27 +67,16 @@ def run(
     model: str | Path = REFERENCE,
     *,
     out: str | Path | None = None,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
-    chosen = RunOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
-    find_method(chosen.method)
-    session = Session.open(
-        chosen.model,
-        chosen.texts,
-        chosen.measuring(),
-        languages=chosen.languages,
-        passages=chosen.passages,
-        out=out or chosen.default_folder,
-        description={"command": chosen.command},
-        overwrite=overwrite,
-        device=device,
-        progress=progress,
-    )
+    chosen = RunOptions.of(model=model, **options)
+    session = open_session(
+        chosen, out=out or chosen.default_folder, overwrite=overwrite, device=device, progress=progress
+    )  # fmt: skip
     chain = _Chain(session, chosen)
     chain.announce()
     return chain.run()
@@ -144,7 +136,7 @@ class _Chain:
         session.store.finish()
         return result
 
-    def _store(self, prefix: str, options: QuantizeOptions, calibration: Calibration) -> _Arm:
+    def _store(self, prefix: str, options: WeightOptions, calibration: Calibration) -> _Arm:
         """Decide how the model is stored, and write its checkpoints."""
         session = self.session
         key, rounded = decision_key(session, options), None
@@ -155,10 +147,11 @@ class _Chain:
             return decision
 
         decision = session.store.result(f"{prefix}plans.json", Decision, key, compute)
-        root = Path(session.out or ".") / f"{prefix}checkpoint"
-        if not session.store.valid(f"{prefix}checkpoint", key):
+
+        def fill(root: Path) -> None:
             write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
-            session.store.confirm(f"{prefix}checkpoint", key)
+
+        root = session.store.folder(f"{prefix}checkpoint", key, fill)
         candidate = Checkpoints(_trial_name(prefix), key, decision.plans, root)
         return _Arm(prefix, decision, candidate, self._served(decision.plans))
 
@@ -171,15 +164,7 @@ class _Chain:
         return test.select(served)
 
     def _evaluate(self, arm: _Arm, measured: dict[str, Measurement]) -> Evaluation:
-        evaluation = evaluate_measurements(
-            list(measured.values()),
-            original=self.session.folder.name,
-            quantized=describe(arm.decision.plans),
-            texts=arm.test.name,
-            parallel=arm.test.parallel,
-            served_bound=self.options.served_bound,
-            seed=self.options.seed,
-        )
+        evaluation = evaluate_trial(self.session, measured, arm.test, quantized=describe(arm.decision.plans))
         self.session.store.write(f"{arm.prefix}evaluation.json", evaluation.model_dump_json(indent=1))
         return evaluation
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from huggingface_hub.utils import yaml_dump
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
 from laaciq.engine.files import atomic_folder, require_free
-from laaciq.options import BUILTIN
+from laaciq.options import TasksOptions
+from laaciq.options.keywords import TasksKeywords
 
 # What all languages of a task share; by the name of the task.
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -46,22 +46,16 @@ class Tasks(BaseModel):
     groups: dict[str, list[str]]
 
 
-def tasks(
-    out: str | Path,
-    *,
-    overwrite: bool = False,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
-    seed: int = 0,
-) -> Tasks:
-    """Write a folder for the harness's `--include_path`, from the test part of the texts: no plan was chosen on it.
+def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
+    """Write a folder for the harness's `--include_path`, from the test part of the texts: no plan was chosen on it. Options as in
+    `TasksOptions`.
 
     `laaciq_bits` asks for bits per byte of every passage, `laaciq_order` which of four endings has its words in order. A group has no
     mean: it would hide the language that pays most.
     """
-    folder = Path(out)
+    folder, chosen = Path(out), TasksOptions.of(**options)
     require_free(folder, overwrite=overwrite)
-    test = read_split(texts, seed=seed).test.select(None if languages is None else list(languages))
+    test = read_split(chosen.texts, seed=chosen.seed).test.select(chosen.languages)
     groups = {group: [f"{group}_{code}" for code in test.languages] for group in TEMPLATES}
     with atomic_folder(folder) as partial:
         for code, passages in test.by_language.items():

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -50,6 +52,10 @@ class Store(ABC):
         """A result that is there."""
 
     @abstractmethod
+    def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
+        """Where the folder `name` lies; `fill` writes it, in one step, unless it is there, unchanged, and computed from `key`."""
+
+    @abstractmethod
     def write(self, name: str, text: str) -> None:
         """Write a text for people beside the results, such as a report. Without a folder it is dropped."""
 
@@ -70,10 +76,15 @@ class Store(ABC):
 
 
 class MemoryStore(Store):
-    """Keeps results for as long as it lives, and writes nothing."""
+    """Keeps results for as long as it lives; folders are temporary."""
 
     def __init__(self) -> None:
         self._results: dict[str, tuple[str, BaseModel]] = {}
+        self._folders: dict[str, str] = {}
+
+    @cached_property
+    def _temporary(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="laaciq-")
 
     def valid(self, name: str, key: str) -> bool:
         return name in self._results and self._results[name][0] == key
@@ -83,6 +94,13 @@ class MemoryStore(Store):
 
     def read(self, name: str, kind: type[Result]) -> Result:
         return kind.model_validate(self._results[name][1])
+
+    def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
+        path = Path(self._temporary.name) / name
+        if self._folders.get(name) != key:
+            fill(path)
+            self._folders[name] = key
+        return path
 
     def write(self, name: str, text: str) -> None:
         pass
@@ -132,6 +150,13 @@ class RunFolder(Store):
         write_text(self.path / name, result.model_dump_json(indent=1))
         self.confirm(name, key)
 
+    def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
+        if not self.valid(name, key):
+            self._change()
+            fill(self.path / name)
+            self.confirm(name, key)
+        return self.path / name
+
     def confirm(self, name: str, key: str) -> None:
         """Note that the file or folder `name`, which the caller wrote, was computed from `key`."""
         self._change()
@@ -142,9 +167,11 @@ class RunFolder(Store):
         return kind.model_validate_json((self.path / name).read_text(encoding="utf-8"))
 
     def write(self, name: str, text: str) -> None:
+        if self.valid(name, key_of(text)):
+            return
         self._change()
         write_text(self.path / name, text)
-        self.confirm(name, "")
+        self.confirm(name, key_of(text))
 
     def finish(self) -> None:
         """Note that the command reached its end, and remove the results of a command that it replaced."""

@@ -11,10 +11,9 @@ from laaciq.corpus import Split, Texts
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
 from laaciq.models import Anatomy
-from laaciq.options import QuantizeOptions
-from laaciq.planning.methods import find_method
+from laaciq.options import WeightOptions, find_method, reads_text
 from laaciq.planning.results import Planning
-from laaciq.planning.rules import make_plans, reads_profile, reads_text
+from laaciq.planning.rules import make_plans, reads_profile
 from laaciq.planning.search import search_plan
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
@@ -34,9 +33,7 @@ class Decision(BaseModel):
     planning: Planning | None = None
 
 
-def decide(
-    session: Session, options: QuantizeOptions, calibration: Calibration | None
-) -> tuple[Decision, Layers | None]:
+def decide(session: Session, options: WeightOptions, calibration: Calibration | None) -> tuple[Decision, Layers | None]:
     """The decision, and the layers that planning has rounded on the way, if any."""
     model = session.original
     if options.plan is not None:
@@ -49,7 +46,7 @@ def decide(
     return Decision(plans=plans), None
 
 
-def calibrate(session: Session, options: QuantizeOptions, *, profile: str = "profile.json") -> Calibration | None:
+def calibrate(session: Session, options: WeightOptions, *, profile: str = "profile.json") -> Calibration | None:
     """What the method may know of the languages; None where it reads neither texts nor a profile. `profile` names it in the store."""
     if not needs_profile(options):
         return None
@@ -59,17 +56,17 @@ def calibrate(session: Session, options: QuantizeOptions, *, profile: str = "pro
     )
 
 
-def profiled_texts(split: Split, options: QuantizeOptions) -> Texts:
+def profiled_texts(split: Split, options: WeightOptions) -> Texts:
     """The calibration text, or a few passages of it where the profile only says which languages are served."""
     return split.calibration if reads_profile(options) else split.calibration.spread(SERVED_PASSAGES)
 
 
-def needs_profile(options: QuantizeOptions) -> bool:
+def needs_profile(options: WeightOptions) -> bool:
     """Must the model be profiled before it is decided how to store it?"""
-    return options.plan is not None or reads_text(options) or options.outlier_bits is not None
+    return reads_text(options) or options.outlier_bits is not None
 
 
-def decision_key(session: Session, options: QuantizeOptions) -> str:
+def decision_key(session: Session, options: WeightOptions) -> str:
     """Known before anything is computed: of all that decides the plans and the weights that follow from them."""
     if not needs_profile(options):
         return key_of("plans", session.folder.fingerprint, options.model_dump())
@@ -93,7 +90,7 @@ def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
     return plan.model_copy(update={"size": count_size(plan.tensors, anatomy)})
 
 
-def plan_file_fingerprint(options: QuantizeOptions) -> str | None:
+def plan_file_fingerprint(options: WeightOptions) -> str | None:
     """Of the file that the options name: another text is another plan."""
     if options.plan is None:
         return None

@@ -15,8 +15,8 @@ import torch
 
 from laaciq.corpus import Texts
 from laaciq.engine.store import key_of
-from laaciq.options import Effort, QuantizeOptions
-from laaciq.planning.budget import budget_bits, user_weights
+from laaciq.options import Effort, WeightOptions
+from laaciq.planning.budget import Budget, size_budget, user_weights
 from laaciq.planning.curvature import measure_curvature
 from laaciq.planning.milp import GAP, SECONDS, Allocation, allocate
 from laaciq.planning.results import PlanLosses, PredictedLosses, Probe
@@ -67,7 +67,7 @@ class Planner:
     session: Session
     calibration: Calibration
     validation: Texts
-    options: QuantizeOptions
+    options: WeightOptions
 
     @property
     def languages(self) -> list[str]:
@@ -83,9 +83,8 @@ class Planner:
         return base_plans(self.session.original.anatomy, symmetric=False, token_matrices=whole)
 
     @cached_property
-    def limit(self) -> int:
-        """Bits that all tensor groups together may take."""
-        return budget_bits(self.session.original, self.options, self.tensors)
+    def budget(self) -> Budget:
+        return size_budget(self.session.original.anatomy, self.options, self.tensors)
 
     @cached_property
     def user_weights(self) -> np.ndarray | None:
@@ -113,6 +112,8 @@ class Planner:
     def search_space(self) -> SearchSpace:
         """Every format of every tensor group with its predicted losses, not yet scaled by measurements."""
         groups = make_tensor_groups(self.tensors, FORMATS[self.options.effort], self.options.runtime)
+        # Before anything is measured: a budget that allows no plan is refused at once.
+        self.budget.require(int(sum(group.sizes.min() for group in groups)))
         formats = [[plan.model_dump() for plan in plans] for group in groups for plans in group.choices]
         key = key_of("predicted losses", self._text_key, formats)
 
@@ -132,7 +133,8 @@ class Planner:
         return SearchSpace(self.languages, groups, losses, np.ones(len(self.languages)))
 
     def _gains(self) -> dict[str, float]:
-        model, gains = self.session.original, {}
+        model = self.session.original
+        gains: dict[str, float] = {}
         sample = replace(self.calibration, texts=self.calibration.texts.spread(self.calibration_passages))
         linears = list(model.anatomy.linears)
         with self.session.progress.stage("second moments", len(linears)) as advance:
@@ -147,7 +149,7 @@ class Planner:
     ) -> Allocation:
         losses = [space.scale * by_choice for by_choice in space.losses]
         return allocate(
-            losses, space.sizes, limit or self.limit, self.options.objective,
+            losses, space.sizes, limit or self.budget.bits, self.options.objective,
             weights=self.user_weights, gap=gap, seconds=seconds,
         )  # fmt: skip
 
@@ -156,7 +158,7 @@ class Planner:
         random = np.random.default_rng([number, len(space.groups)])
         noisy = replace(space, losses=[losses * random.lognormal(0, 1) for losses in space.losses])
         least = int(sum(size.min() for size in space.sizes))
-        limit = max(least, int(self.limit * random.uniform(0.85, 1.15)))
+        limit = max(least, int(self.budget.bits * random.uniform(0.85, 1.15)))
         chosen = self.allocate(noisy, limit=limit, gap=0.1, seconds=5.0).chosen
         plan = self.plan(space.tensors(chosen), equal_weights(self.languages))
         measured = self.measure(f"probe-{number}", plan)

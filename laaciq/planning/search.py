@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from laaciq.corpus import language
 from laaciq.errors import BadOption
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.minimax import IMPROVEMENT, minimax_rounds
 from laaciq.planning.objectives import objective_value
 from laaciq.planning.planner import EFFORT_PRESETS, MeasuredPlan, Planner
 from laaciq.planning.results import Agreement, FrontPoint, PlanLosses, Planning, Probe, Round
-from laaciq.planning.rules import served_languages
+from laaciq.planning.rules import deciding_languages, held_out
 from laaciq.planning.search_space import SearchSpace
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
@@ -25,20 +24,14 @@ _SHRINKAGE = 0.5
 FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
 
 
-def search_plan(
-    session: Session, calibration: Calibration, options: QuantizeOptions
-) -> tuple[Planning, Layers | None]:
+def search_plan(session: Session, calibration: Calibration, options: WeightOptions) -> tuple[Planning, Layers | None]:
     """The plan of method 'planned', how it was found, and its rounded layers unless they were measured in an earlier process.
 
     Reads the calibration and the validation text of languages that are served.
     """
-    held_out = [language(name).code for name in options.hold_out or ()]
     if calibration.profile is None:
         raise BadOption("planning needs a profile of the model: make one of the calibration text first")
-    served = served_languages(calibration.profile, session.options.served_bound, options.calibrate)
-    deciding = [code for code in served if code not in held_out]
-    if not deciding:
-        raise BadOption("--hold-out leaves no language to plan for: hold out fewer")
+    deciding = deciding_languages(calibration.profile, options, session.options.served_bound)
     preset = EFFORT_PRESETS[options.effort]
     validation = calibration.validating(deciding).spread(-(-preset.validation // len(deciding)))
     planner = Planner(session, replace(calibration, texts=calibration.texts.select(deciding)), validation, options)
@@ -53,7 +46,7 @@ def search_plan(
         objective=options.objective,
         effort=options.effort,
         languages=deciding,
-        held_out=held_out,
+        held_out=held_out(options),
         nll_per_kl=search.nll_per_kl.tolist(),
         scale=search.space.scale.tolist(),
         gap=search.gap,

@@ -52,10 +52,6 @@ class SpectralRedundancy(BaseModel):
     def redundancy(self) -> float:
         return math.log(self.width) - self.entropy
 
-    @property
-    def effective_rank(self) -> float:
-        return math.exp(self.entropy)
-
 
 class FoldedMoments:
     """Counts, sums and second moments of token representations in one pass, documents dealt out to folds in turn.

@@ -27,9 +27,9 @@ from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.layers import QuantizedLinear
+from laaciq.quantization.model import quantize_model
 from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
-from laaciq.quantization.model import quantize_model
 
 PLAN = "plan.json"
 SHARD_BYTES = 2 * 10**9

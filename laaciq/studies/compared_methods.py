@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from laaciq.backends.contract import Backend
 from laaciq.backends.registry import BACKENDS
 from laaciq.errors import BadOption
-from laaciq.options import QuantizeOptions
-from laaciq.planning.methods import METHODS
+from laaciq.options import WeightOptions
+from laaciq.options.methods import METHODS
 
 # Beside every back end, where nothing else is asked for.
 OURS = ("planned", "gptq")
@@ -32,9 +32,10 @@ class ComparedMethod:
     def reads_text(self) -> bool:
         return METHODS[self.method].reads_text if self.backend is None else self.backend.reads_text
 
-    def options(self, bits: int) -> QuantizeOptions:
+    def options(self, bits: int) -> WeightOptions:
         """Of a method of ours. Without a size, a plan may take what plain groups of 64 take: a quarter of a bit above `bits`."""
-        return QuantizeOptions.of(method=self.method, bits=bits, budget=self.budget)
+        size = {"bits": bits} if self.budget is None else {"budget": self.budget}
+        return WeightOptions.of(method=self.method, **size)
 
 
 def find_compared_methods(names: Iterable[str] | None) -> list[ComparedMethod]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from laaciq.stats.bootstrap import basic_interval, document_counts, percentile_interval, resampled_ratios
 from laaciq.stats.estimate import Estimate
+from laaciq.trials.measurement import Measurement
 
 DRAWS = 2000
 
@@ -57,6 +58,30 @@ class Losses:
             seed=seed,
             draws=draws,
         )
+
+    @classmethod
+    def measured(
+        cls, measurements: Mapping[str, Measurement], *, parallel: bool, seed: int, divergence: bool = False
+    ) -> Losses:
+        """ΔNLL of measurements by language or, with `divergence`, KL(original ‖ quantized)."""
+        return cls.of(
+            {code: (m.kl or []) if divergence else m.loss for code, m in measurements.items()},
+            {code: m.tokens for code, m in measurements.items()},
+            {code: m.documents for code, m in measurements.items()},
+            parallel=parallel,
+            seed=seed,
+        )
+
+    def plus(self, others: Sequence[Losses]) -> Losses:
+        """The sum with losses of the same documents."""
+        return replace(
+            self,
+            loss=[np.sum(parts, axis=0) for parts in zip(self.loss, *(other.loss for other in others), strict=True)],
+        )
+
+    def over(self, whole: Losses) -> Losses:
+        """The share of `whole`, losses of the same documents, in place of losses per token."""
+        return replace(self, tokens=whole.loss)
 
     @property
     def per_token(self) -> np.ndarray:

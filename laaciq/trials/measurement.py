@@ -146,9 +146,7 @@ def _measure(
     original: LanguageModel, quantized: Sequence[LanguageModel], passages: Passages, options: MeasureOptions
 ) -> list[Measurement]:
     prepared = prepare_all(original, passages, options)
-    return [
-        _measurement(passages, prepared, scores, options) for scores in score_each(original, quantized, prepared)
-    ]
+    return [_measurement(passages, prepared, scores, options) for scores in score_each(original, quantized, prepared)]
 
 
 def _measurement(

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from laaciq.corpus import Passages, Split, Texts, read_split
 from laaciq.engine.progress import Progress
+from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, key_of
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import pick_device
@@ -43,6 +44,7 @@ class Session:
     out: Path | None = None
     description: Mapping[str, object] = field(default_factory=dict)
     overwrite: bool = False
+    recipe: str | None = None
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
@@ -57,10 +59,12 @@ class Session:
         out: str | Path | None = None,
         description: Mapping[str, object] | None = None,
         overwrite: bool = False,
+        recipe: str | None = None,
         device: str = "auto",
         progress: Progress | None = None,
     ) -> Session:
-        """By names: a model, texts, some of their languages, and at most so many test passages per language."""
+        """By names: a model, texts, some of their languages, and at most so many test passages per language. `recipe` is written beside the
+        results."""
         pick_device(device)
         folder = find_model(model)
         split = read_split(texts, seed=options.seed).select(None if languages is None else list(languages))
@@ -68,7 +72,7 @@ class Session:
             split = replace(split, test=split.test.spread(passages))
         return cls(
             folder, split, options, progress or Progress(), device,
-            None if out is None else Path(out), description or {}, overwrite,
+            None if out is None else Path(out), description or {}, overwrite, recipe,
         )  # fmt: skip
 
     @classmethod
@@ -78,6 +82,13 @@ class Session:
         session.__dict__["original"] = model
         return session
 
+    def selecting(self, languages: list[str]) -> Session:
+        """The same session, its store and model included, on these languages alone."""
+        narrow = replace(self, split=self.split.select(languages))
+        narrow.__dict__.update({name: self.__dict__[name] for name in ("original", "store") if name in self.__dict__})
+        narrow._copies = self._copies
+        return narrow
+
     @cached_property
     def original(self) -> LanguageModel:
         return load(self.folder, device=self.device)
@@ -86,7 +97,10 @@ class Session:
     def store(self) -> Store:
         if self.out is None:
             return MemoryStore()
-        return RunFolder(self.out, description=self.description, overwrite=self.overwrite)
+        store = RunFolder(self.out, description=self.description, overwrite=self.overwrite)
+        if self.recipe is not None:
+            store.write(RECIPE, self.recipe)
+        return store
 
     @property
     def place(self) -> torch.device:
@@ -129,12 +143,9 @@ class Session:
         prepared = {code: self.prepared(texts[code]) for code in pending}
         tokens = sum(passage.scored_tokens for passages in prepared.values() for passage in passages)
         with self.progress.stage(title, tokens * passes) as advance:
-            return {
-                code: self.store.result(
-                    _file(name, code), kind, keys[code], lambda code=code: compute(code, prepared[code], advance)
-                )
-                for code in texts.languages
-            }
+            for code in pending:
+                self.store.keep(_file(name, code), compute(code, prepared[code], advance), keys[code])
+        return {code: self.store.read(_file(name, code), kind) for code in texts.languages}
 
     def prepared(self, passages: Passages) -> list[ScoredPassage]:
         return prepare_all(self.original, passages, self.options)
@@ -166,7 +177,9 @@ class Session:
 
         """
         pending = {code: self._missing(candidates, texts[code], part) for code in texts.languages}
-        with self.progress.stage("measuring", sum(len(texts[code]) for code in texts.languages if pending[code])) as advance:
+        with self.progress.stage(
+            "measuring", sum(len(texts[code]) for code in texts.languages if pending[code])
+        ) as advance:
             for code, missing in pending.items():
                 if missing:
                     self._measure_side_by_side(missing, texts[code], part, advance)
@@ -195,9 +208,7 @@ class Session:
         return [
             candidate
             for candidate in candidates
-            if not self.store.valid(
-                _trial(candidate, part, passages.language.code), self.key(passages, candidate.key)
-            )
+            if not self.store.valid(_trial(candidate, part, passages.language.code), self.key(passages, candidate.key))
         ]
 
     def _measure_side_by_side(

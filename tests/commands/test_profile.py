@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 import laaciq
 from laaciq.cli import app
 from laaciq.corpus import read_split
-from laaciq.errors import BadOption
+from laaciq.errors import BadOption, OutputConflict
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.profiling.profile import profile_model
@@ -54,8 +54,8 @@ def test_planting_refuses_what_it_would_break(tmp_path):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_has_a_profile(architecture, tmp_path):
     model = save_tiny(architecture, tmp_path / "model")
-    found = laaciq.profile(model, out=tmp_path / "profile.json", **FEW)
-    assert Profile.read(tmp_path / "profile.json") == found
+    found = laaciq.profile(model, out=tmp_path / "out", **FEW)
+    assert Profile.read(tmp_path / "out/profile.json") == found
     assert [result.language for result in found.languages] == ["eng", "swa"]
     for result in found.languages:
         assert sum(result.fractions) == pytest.approx(1)
@@ -64,8 +64,8 @@ def test_every_architecture_has_a_profile(architecture, tmp_path):
         )
     assert {c.component for c in found.components} >= {"attention", "feed-forward", "embeddings"}
     assert found.alignment and found.tokenization
-    assert (tmp_path / "profile.html").exists()
-    assert {p.suffix for p in (tmp_path / "profile-plots").iterdir()} == {".png", ".svg"}
+    assert (tmp_path / "out/profile.html").exists()
+    assert {p.suffix for p in (tmp_path / "out/profile-plots").iterdir()} == {".png", ".svg"}
 
 
 def test_one_passage_a_language_makes_a_profile_without_alignment(tmp_path):
@@ -100,10 +100,24 @@ def test_survey_sets_models_side_by_side(tmp_path):
 
 def test_screen_takes_a_profile_made_before(tmp_path):
     model = save_tiny("llama", tmp_path / "model")
-    words = ["profile", str(model), "--languages", "eng,swa", "--out", str(tmp_path / "p.json")]
+    words = ["profile", str(model), "--languages", "eng,swa", "--out", str(tmp_path / "p")]
     assert CliRunner().invoke(app, words).exit_code == 0
-    shown = CliRunner().invoke(app, ["screen", str(tmp_path / "p.json"), "--json"])
-    assert json.loads(shown.stdout)["risk"] == "LOW"
-    (tmp_path / "p.json").write_text("{}")
+    for place in (tmp_path / "p", tmp_path / "p/profile.json"):
+        shown = CliRunner().invoke(app, ["screen", str(place), "--json"])
+        assert json.loads(shown.stdout)["risk"] == "LOW"
+    (tmp_path / "p/profile.json").write_text("{}")
     with pytest.raises(BadOption, match="no profile of this version"):
-        laaciq.screen(tmp_path / "p.json")
+        laaciq.screen(tmp_path / "p/profile.json")
+
+
+def test_a_finished_profile_is_repeated_or_overwritten_on_request(tmp_path):
+    model, out = save_tiny("llama", tmp_path / "model"), tmp_path / "p"
+    first = laaciq.profile(model, out=out, **FEW)
+    before = (out / "profile.json").stat().st_mtime_ns
+    assert laaciq.profile(model, out=out, **FEW) == first
+    assert (out / "profile.json").stat().st_mtime_ns == before
+    tokens = {"exposure": {"eng": 100, "swa": 7}}
+    with pytest.raises(OutputConflict, match=r"finished 'laaciq profile .*, and this is 'laaciq profile .* --exposure"):
+        laaciq.profile(model, out=out, **tokens, **FEW)
+    found = laaciq.profile(model, out=out, overwrite=True, **tokens, **FEW)
+    assert [result.exposure_tokens for result in found.languages] == [100, 7]

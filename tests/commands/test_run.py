@@ -110,10 +110,15 @@ def test_only_what_changed_is_computed_again(tmp_path, texts):
     before = stamps(out)
     assert laaciq.run(model, languages=["eng", "swa"], **options) == first
     assert stamps(out) == before
-    laaciq.run(model, languages=FEW, **options)
+    with pytest.raises(
+        OutputConflict, match=r"finished 'laaciq run .*--languages eng,swa .*this is .*--languages eng,swa,hin"
+    ):
+        laaciq.run(model, languages=FEW, **options)
+    assert stamps(out) == before
+    laaciq.run(model, languages=FEW, overwrite=True, **options)
     added = stamps(out)
     assert {name for name in added if added[name] != before.get(name)} == {"hin.json"}
-    laaciq.run(model, languages=FEW, bits=3, **options)
+    laaciq.run(model, languages=FEW, bits=3, overwrite=True, **options)
     assert all(stamps(out)[name] != stamp for name, stamp in added.items())
 
 
@@ -206,8 +211,11 @@ def test_today_s_default_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts)
     assert result.plan.size.block_bytes <= usual.size.block_bytes
     assert {r.language for r in result.baseline.languages} == set(FEW)
     assert result.baseline.quantized in (tmp_path / "run/report.html").read_text()
-    without = laaciq.run(model, texts=str(texts), served_bound=100, baseline=False, out=tmp_path / "run")
+    without = laaciq.run(
+        model, texts=str(texts), served_bound=100, baseline=False, out=tmp_path / "run", overwrite=True
+    )
     assert without.baseline is None
+    assert not (tmp_path / "run/baseline/evaluation.json").exists()
 
 
 def test_too_little_memory_is_told_before_loading(tmp_path, texts, monkeypatch):
@@ -223,13 +231,13 @@ def test_the_command_names_what_differs_from_the_defaults():
         bits=3,
         symmetric=False,
         languages=("eng", "swa"),
-        calibrate=("eng",),
+        calibration_languages=("eng",),
         protect=("0,11", "swa=3"),
         generate=True,
         group_size="channel",
     )
     expected = "laaciq run 'a b' --languages eng,swa --bits 3 --group-size channel --affine"
-    expected += " --protect 0,11 --protect swa=3 --calibrate eng --generate"
+    expected += " --protect 0,11 --protect swa=3 --calibration-languages eng --generate"
     assert options.command == expected
 
 

@@ -40,11 +40,11 @@ def test_blocks_that_are_stored_otherwise_are_named() -> None:
     assert rows[2].bits_per_weight == pytest.approx(6 + (16 + 6) / 32)
 
 
-def test_what_is_kept_or_left_is_said() -> None:
+def test_kept_and_unquantized_weights_are_named() -> None:
     plan = Plan(method="rtn", tensors=[tensor(0, "up", 4, keep=1.0, rank=2), tensor(0, "down", 16)], size=SIZE)
     kept, left = storage_rows(plan, BLOCKS)
     assert kept.stored == "4 bits, group 64, symmetric, 1 % kept in 16 bits, correction of rank 2"
-    assert left.stored == "16 bits, as it was"
+    assert left.stored == "16 bits, not quantized"
 
 
 def test_spans() -> None:
