@@ -9,14 +9,13 @@ from math import ceil
 from pathlib import Path
 from typing import Literal
 
-from laaciq.corpus import Split, Texts
-from laaciq.corpus import language as named
+from laaciq.corpus import Split, Texts, language
 from laaciq.engine.work import Work
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions, find_method
 from laaciq.planning.baseline import ENGLISH
 from laaciq.planning.decision import needs_profile, profiled_texts, read_plan_file
-from laaciq.planning.methods import find_method
 from laaciq.planning.planner import EFFORT_PRESETS, EffortPreset
+from laaciq.planning.rules import held_out
 from laaciq.planning.search import FRONT
 from laaciq.planning.search_space import FORMATS, TRIED_OUTPUTS
 from laaciq.planning.tensor_groups import base_plans
@@ -39,7 +38,7 @@ _REPORT_CALLS = 1e6
 def estimate_stages(
     costs: CostModel,
     split: Split,
-    options: QuantizeOptions,
+    options: WeightOptions,
     *,
     baseline: bool = False,
     last: Last = "measurement",
@@ -70,7 +69,7 @@ class _Quantizing:
 
     costs: CostModel
     split: Split
-    options: QuantizeOptions
+    options: WeightOptions
     served: list[str] | None
 
     @property
@@ -84,9 +83,9 @@ class _Quantizing:
     @cached_property
     def languages(self) -> list[str]:
         """Those whose text decides."""
-        held_out = {named(name).code for name in self.options.hold_out or ()}
-        chosen = self.options.calibrate or self.served or self.split.calibration.languages
-        return [code for code in (named(name).code for name in chosen) if code not in held_out]
+        chosen = self.options.calibration_languages or self.served or self.split.calibration.languages
+        without = held_out(self.options)
+        return [code for code in (language(name).code for name in chosen) if code not in without]
 
     @cached_property
     def tensors(self) -> list[TensorPlan]:
@@ -128,7 +127,7 @@ class _Quantizing:
         return self.costs.scored(self._validation().spread(self._share(self.preset.validation)))
 
     def baseline(self) -> _Quantizing:
-        english = QuantizeOptions(method="gptq", calibrate=(ENGLISH,))
+        english = WeightOptions(method="gptq", calibration_languages=(ENGLISH,))
         return replace(self, options=english)
 
     def planning(self) -> list[StageCost]:
