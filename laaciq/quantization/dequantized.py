@@ -18,13 +18,13 @@ from laaciq.quantization.stored import part_shapes, read_stored
 class _OurFormat:
     """How our checkpoints store a quantized layer; a `ForeignFormat`."""
 
-    own_parts: tuple[str, ...] = ("codes",)
+    quantized_parts: tuple[str, ...] = ("codes",)
     notes: tuple[str, ...] = ()
 
     def __init__(self, plan: Plan) -> None:
         self._planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
         names = {part for tensor in self._planned.values() for part in part_shapes(tensor)}
-        self.shared_parts = tuple(sorted(names - set(self.own_parts)))
+        self.shared_parts = tuple(sorted(names - set(self.quantized_parts)))
 
     def weights(self, parts: Parts) -> torch.Tensor:
         """With the shared scales."""

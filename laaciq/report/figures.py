@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes

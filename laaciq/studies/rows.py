@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from laaciq import __version__
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
@@ -30,6 +29,7 @@ from laaciq.studies.compared_methods import ComparedMethod, find_compared_method
 from laaciq.studies.comparison import Made, Row
 from laaciq.trials.candidate import Candidate, InMemory
 from laaciq.trials.session import Session
+from laaciq.version import __version__
 
 
 @dataclass
