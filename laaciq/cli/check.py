@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.options import CheckOptions
 
 
-@shared.takes()
-def check(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished 'laaciq run', or an evaluation.json.")],
-    max_degradation: Annotated[
-        float | None, typer.Option("--max-D", help="Largest D that a language may have; 0.05 is 5 %.")
-    ] = None,
-    max_disparity: Annotated[
-        float | None, typer.Option(help="Largest disparity, max D − min D; 0.03 is 3 percentage points.")
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Judge by the upper end of the 95 % interval: pass only what is shown to hold."),
-    ] = False,
-    lenient: Annotated[
-        bool,
-        typer.Option("--lenient", help="Judge by the lower end of the 95 % interval: fail only what is shown to fail."),
-    ] = False,
-    as_json: shared.AsJson = False,
-) -> None:
+@shared.takes(CheckOptions)
+def check(as_json: shared.AsJson = False, **given: Any) -> None:
     """Judge a run by limits on what languages lose. Prints PASS, FAIL or INCONCLUSIVE for every limit.
 
     PASS: the estimate is within the limit.
@@ -43,11 +26,9 @@ def check(
     Exit status: 0 if every limit passes, 1 if one fails, 3 if none fails and
     one is inconclusive, 2 if an option is wrong.
     """
-    from laaciq.commands.check import check as judge_run
+    from laaciq.commands.check import check as check_verb
 
-    result = judge_run(
-        run, max_degradation=max_degradation, max_disparity=max_disparity, strict=strict, lenient=lenient
-    )
+    result = check_verb(**given)
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
     else:

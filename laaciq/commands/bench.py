@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from laaciq import errors
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
 from laaciq.options.keywords import BenchKeywords
@@ -48,7 +48,7 @@ def bench(
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True) as child,
     ):
         try:
-            answer = _answer(child.stdout or (), progress or Progress())
+            answer = _answer(child.stdout or (), progress or default_progress())
             status = 0 if answer else child.wait()
         finally:
             child.kill()

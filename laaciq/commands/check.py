@@ -7,15 +7,16 @@ the estimate is within the limit and the upper end is not, if a language has few
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.options import CheckOptions
+from laaciq.options.keywords import CheckKeywords
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 JudgedBy = Literal["estimate", "upper end", "lower end"]
@@ -65,34 +66,21 @@ class CheckResult(_Result):
         return EXIT_STATUS[self.verdict]
 
 
-def check(
-    run: str | Path,
-    *,
-    max_degradation: float | None = None,
-    max_disparity: float | None = None,
-    strict: bool = False,
-    lenient: bool = False,
-) -> CheckResult:
-    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`.
+def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
+    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`. Options
+    as in `CheckOptions`.
 
     A language that collapsed fails both limits; fewer than two languages that can be compared fail `max_disparity`. `strict` judges by the
     upper end of the interval, `lenient` by the lower end.
     """
-    if max_degradation is None and max_disparity is None:
-        raise BadOption("nothing to check: give --max-D, --max-disparity or both")
-    if strict and lenient:
-        raise BadOption(
-            "--strict judges by the upper end of the interval and --lenient by the lower end: give one of them"
-        )
-    judged_by: JudgedBy = "upper end" if strict else "lower end" if lenient else "estimate"
-    _require_limit("--max-D", max_degradation)
-    _require_limit("--max-disparity", max_disparity)
-    evaluation = read_evaluation(Path(run))
+    chosen = CheckOptions.of(run=run, **options)
+    judged_by: JudgedBy = "upper end" if chosen.strict else "lower end" if chosen.lenient else "estimate"
+    evaluation = read_evaluation(Path(chosen.run))
     limits = []
-    if max_degradation is not None:
-        limits.append(_check_degradation(evaluation, max_degradation, judged_by))
-    if max_disparity is not None:
-        limits.append(_check_disparity(evaluation, max_disparity, judged_by))
+    if chosen.max_degradation is not None:
+        limits.append(_check_degradation(evaluation, chosen.max_degradation, judged_by))
+    if chosen.max_disparity is not None:
+        limits.append(_check_disparity(evaluation, chosen.max_disparity, judged_by))
     return CheckResult(verdict=_worst([limit.verdict for limit in limits]), limits=limits)
 
 
@@ -168,11 +156,6 @@ def _check_disparity(evaluation: Evaluation, limit: float, judged_by: JudgedBy) 
         worst, best = evaluation[disparity.worst_language], evaluation[disparity.best_language]
         reason = f"{_interval(disparity.plug_in)}, from {worst.name} to {best.name}"
     return LimitVerdict(option="--max-disparity", limit=limit, judged_by=judged_by, verdict=verdict, reason=reason)
-
-
-def _require_limit(option: str, limit: float | None) -> None:
-    if limit is not None and not (math.isfinite(limit) and limit >= 0):
-        raise BadOption(f"{option} {limit} is no limit: give a number from 0 on, such as 0.05 for 5 %")
 
 
 def _worst(verdicts: list[Verdict]) -> Verdict:

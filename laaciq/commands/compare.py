@@ -8,13 +8,13 @@ from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibrating
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.models import find_model
 from laaciq.models.loading import pick_device
 from laaciq.options import REFERENCE, CompareOptions
 from laaciq.options.keywords import CompareKeywords
 from laaciq.report.compare_report import compare_html
-from laaciq.studies.compared_methods import find_compared_methods
+from laaciq.studies.compared_methods import conditions, find_compared_methods
 from laaciq.studies.comparison import Comparison
 from laaciq.studies.rows import Rows
 from laaciq.trials.estimate import estimate, require_memory
@@ -37,6 +37,7 @@ def compare(
     """
     chosen = CompareOptions.of(model=model, **options)
     compared = find_compared_methods(chosen.methods)
+    chosen.refuse_unread(*conditions(compared))
     target, place = Path(out) if out else chosen.default_folder, pick_device(device)
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)
@@ -46,7 +47,7 @@ def compare(
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
-        find_model(chosen.model), split, chosen.measuring(), progress or Progress(), device,
+        find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
         target, {"command": CompareOptions(model=chosen.model).command}, overwrite,
     )  # fmt: skip
     cost = estimate(session.folder, test, device=place)

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.engine.files import atomic_folder, require_free, write_text
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.errors import BadOption
 from laaciq.exporting.folding import changes_numbers, evaluate_folding
 from laaciq.exporting.formats import FORMATS
@@ -37,7 +37,7 @@ def export(
     What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared scales. If that changes what the model
     computes, the model is measured before and after on `texts`, against the original: name it with `against`.
     """
-    progress = progress or Progress()
+    progress = progress or default_progress()
     chosen = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
     source, folder = read_source(checkpoint), Path(out)
     require_free(folder, overwrite=overwrite)

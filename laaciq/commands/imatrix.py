@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import read_split
 from laaciq.engine.files import atomic_folder, require_free, write_text
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
 from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
@@ -56,7 +56,7 @@ def imatrix(
         split.calibration,
         chosen.measuring(),
         outlier_kurtosis=OUTLIER_KURTOSIS,
-        progress=progress or Progress(),
+        progress=progress or default_progress(),
     )
     weights = planned.weights if planned else {}
     weights = weights or equal_weights(served_languages(profile, chosen.served_bound))

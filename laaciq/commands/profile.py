@@ -75,7 +75,7 @@ def profile(
     result = session.store.result(PROFILE, Profile, key, compute)
     if out is not None:
         thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
-        write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), Path(out) / PROFILE)
+        write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), Path(out))
     session.store.finish()
     return result
 

@@ -18,9 +18,9 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ValidationError
 
-from laaciq import __version__
 from laaciq.engine.files import remove, remove_partial, write_text
 from laaciq.errors import OutputConflict
+from laaciq.version import __version__
 
 Result = TypeVar("Result", bound=BaseModel)
 MARKER = "run.json"

@@ -75,9 +75,7 @@ def load(
     config.json names.
     """
     place = pick_device(device)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    if folder.gguf_file is not None:
-        options["gguf_file"] = folder.gguf_file
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **_gguf(folder)}
     folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
     settings = folder.quantization
     form = form or find_format(settings)
@@ -134,18 +132,40 @@ def _dequantized(
 
 def outline(folder: ModelFolder) -> tuple[Kind, Anatomy]:
     """Kind and anatomy of a model, from its configuration alone: no weights are read, its tensors hold nothing."""
+    kind, module = _without_weights(folder)
+    return kind, dissect(module)
+
+
+def skeleton(folder: ModelFolder) -> LanguageModel:
+    """The model with its tokenizer and without its weights: it cannot be run, but texts can be prepared for it and its shapes counted."""
+    kind, module = _without_weights(folder)
     with _quiet():
         try:
-            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(folder.path, **_gguf(folder))
+        except Exception as error:  # as in `load`
+            reason = str(error).strip().split("\n")[0]
+            raise BrokenModel(
+                f"{folder.name} has no tokenizer that loads ({type(error).__name__}: {reason}): copy it again"
+            ) from error
+    return LanguageModel(folder, kind, module, tokenizer)
+
+
+def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
+    with _quiet():
+        try:
+            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, **_gguf(folder))
             kind = _kind(config)
             with torch.device("meta"):
-                module = _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
+                return kind, _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
         except BrokenModel:
             raise
         except Exception as error:  # as in `load`
             reason = str(error).strip().split("\n")[0]
             raise BrokenModel(f"{folder.name} cannot be built ({type(error).__name__}: {reason})") from error
-    return kind, dissect(module)
+
+
+def _gguf(folder: ModelFolder) -> dict[str, Any]:
+    return {} if folder.gguf_file is None else {"gguf_file": folder.gguf_file}
 
 
 def pick_device(device: str) -> torch.device:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from laaciq.errors import BadOption
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import (
     READS_NO_TEXT,
@@ -156,12 +157,28 @@ class CheckOptions(Options):
 
     run: Source = Field(description="Folder of a finished 'laaciq run', or an evaluation.json.")
     max_degradation: float | None = Field(
-        default=None, ge=0, description="Most that a language may lose, D as a fraction: 0.05 is 5 %."
+        default=None, ge=0, description="Largest D that a language may have, as a fraction: 0.05 is 5 %."
     )
     max_disparity: float | None = Field(
-        default=None, ge=0, description="Largest max D − min D, as a fraction: 0.03 is 3 percentage points."
+        default=None, ge=0, description="Largest disparity, max D − min D, as a fraction: 0.03 is 3 percentage points."
     )
-    strict: bool = Field(default=False, description="Judge by the upper end of the interval.")
+    strict: bool = Field(
+        default=False,
+        description="Judge by the upper end of the 95 % interval: pass only what is shown to hold. The estimate judges by default.",
+    )
+    lenient: bool = Field(
+        default=False, description="Judge by the lower end of the 95 % interval: fail only what is shown to fail."
+    )
+
+    @model_validator(mode="after")
+    def _judgeable(self) -> Self:
+        if self.max_degradation is None and self.max_disparity is None:
+            raise BadOption("nothing to check: give --max-D, --max-disparity or both")
+        if self.strict and self.lenient:
+            raise BadOption(
+                "--strict judges by the upper end of the interval and --lenient by the lower end: give one of them"
+            )
+        return self
 
 
 class CardOptions(Options):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.progress import Progress
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel, ModelFolder, stream_tensors
 from laaciq.models.anatomy import is_linear
@@ -50,14 +51,14 @@ def write_checkpoint(
     *,
     calibration: Calibration | None = None,
     rounded: Layers | None = None,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = Progress(),
 ) -> None:
-    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `advance` as in `quantize_model`."""
+    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `progress` as in `quantize_model`."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         quantized = {tensor.name for tensor in plan.tensors if tensor.quantized}
-        layers, tuned = quantize_model(model, plan, calibration, rounded=rounded, advance=advance)
+        layers, tuned = quantize_model(model, plan, calibration, rounded=rounded, progress=progress)
         for tensor, matrix in layers:
             for part, stored in stored_tensors(matrix, tensor).items():
                 name = f"{layer_name(tensor)}.{part}"

@@ -127,11 +127,8 @@ class Rows:
         calibration = calibrate(session, options, profile=f"profiles/{method.method}.json")
         decision, rounded = decide(session, options, calibration)
         plan = decision.plans.first
-        with session.progress.stage("quantizing", sum(t.quantized for t in plan.tensors) + plan.tuned) as advance:
-            layers, others = quantize_model(
-                session.original, plan, calibration, rounded=rounded, advance=lambda: advance(1)
-            )
-            quantized = list(layers), others
+        layers, others = quantize_model(session.original, plan, calibration, rounded=rounded, progress=session.progress)
+        quantized = list(layers), others
         made = Made(
             by=f"laaciq {__version__}",
             settings=_settings(plan, options),

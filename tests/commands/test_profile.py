@@ -67,8 +67,8 @@ def test_every_architecture_has_a_profile(architecture, tmp_path):
         )
     assert {c.component for c in found.components} >= {"attention", "feed-forward", "embeddings"}
     assert found.alignment and found.tokenization
-    assert (tmp_path / "out/profile.html").exists()
-    assert {p.suffix for p in (tmp_path / "out/profile-plots").iterdir()} == {".png", ".svg"}
+    assert (tmp_path / "out/report.html").exists()
+    assert {p.suffix for p in (tmp_path / "out/plots").iterdir()} == {".png", ".svg"}
 
 
 def test_one_passage_a_language_makes_a_profile_without_alignment(tmp_path):

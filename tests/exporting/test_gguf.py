@@ -222,7 +222,7 @@ def test_a_failure_half_way_leaves_no_file(tmp_path, monkeypatch):
     def fail(*args):
         raise MemoryError
 
-    monkeypatch.setattr("laaciq.exporting.gguf.to_halves", fail)
+    monkeypatch.setattr("laaciq.exporting.gguf.to_16bit_blocks", fail)
     with pytest.raises(MemoryError):
         write_gguf(folder, tmp_path / "gguf")
     assert [path.name for path in (tmp_path / "gguf").iterdir()] == [FILE]
