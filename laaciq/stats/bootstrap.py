@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-LEVEL = 0.95
+from laaciq.stats.estimate import LEVEL
 
 
 def document_counts(documents: int, *, draws: int, seed: int, stream: str = "") -> np.ndarray:
