@@ -28,23 +28,22 @@ import torch
 
 from benchmarks.drawn import DrawnLosses
 from laaciq.backends.size import bits_per_weight
-from laaciq.corpus import Texts, language, read_split, read_texts
+from laaciq.corpus import Split, Texts, language, read_split, read_texts
 from laaciq.engine.files import write_text
-from laaciq.engine.store import RunFolder
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import Effort, MeasureOptions, QuantizeOptions
-from laaciq.planning.planner import plan_model
+from laaciq.options import Effort, MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
+from laaciq.planning.search import search_plan
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
-from laaciq.quantization.tuning import quantize_model
+from laaciq.quantization.model import quantize_layers, quantize_model
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
-from laaciq.studies.losses import nll_by_passage
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.trials.quantized_copy import copy_of, put_layers
+from laaciq.trials.session import Session
 
 MEASURE = MeasureOptions()
 Track = Literal["blocks", "model"]
@@ -100,7 +99,7 @@ class Draw:
         self.file = self.out / f"draw-{self.number}.json"
         self.rows = json.loads(self.file.read_text()) if self.file.exists() else {}
         self.prepared = {
-            name: [p for own in test.by_language.values() for p in prepare_all(self.model, own.texts, own.language)]
+            name: [p for own in test.by_language.values() for p in prepare_all(self.model, own)]
             for name, test in self.tests.items()
         }
 
@@ -160,14 +159,16 @@ class Draw:
         }
 
     def ours(self, budget: float, track: Track) -> dict[str, object]:
-        options = QuantizeOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
+        options = WeightOptions(method="planned", budget=budget, budget_for=track, effort=self.effort)
         began = time.perf_counter()
         known = Calibration(self.profile, self.calibration, MEASURE, self.validation)
-        # Kept for the menus, which all sizes share.
-        store = RunFolder(self.out / "planning" / f"{self.number}-{track}", description={"draw": self.number})
-        found = plan_model(self.model, known, options, served_bound=MEASURE.served_bound, store=store)
-        layers, others = quantize_model(self.model, found.plan, known)
-        simulate(self.model, self.twin, layers, others=others)
+        # Kept for the predicted losses, which all sizes share.
+        folder = self.out / "planning" / f"{self.number}-{track}"
+        split = Split(self.calibration, self.validation, self.validation)
+        session = Session.of(self.model, split, MEASURE, out=folder, description={"draw": self.number})
+        found, rounded = search_plan(session, known, options)
+        layers, others = quantize_model(self.model, found.plan, known, rounded=rounded)
+        put_layers(self.model, self.twin, layers, others=others)
         seconds = time.perf_counter() - began
         size = found.plan.size
         return {
@@ -182,12 +183,12 @@ class Draw:
     def our_gptq(self) -> dict[str, object]:
         """Second-order rounding alone, in the form and on the text of llmcompressor's: one pass, for its time."""
         both = self.calibration.joined(self.validation)
-        options = QuantizeOptions(method="gptq", bits=4, group_size=128)
+        options = WeightOptions(method="gptq", bits=4, group_size=128)
         plan = make_plans(self.model.anatomy, options, self.profile, served_bound=MEASURE.served_bound).first
         began = time.perf_counter()
         layers = list(quantize_layers(self.model, plan, Calibration(self.profile, both, MEASURE)))
         seconds = time.perf_counter() - began
-        simulate(self.model, self.twin, layers)
+        put_layers(self.model, self.twin, layers)
         size = plan.size
         return {
             "block_bits": size.block_bits_per_weight,

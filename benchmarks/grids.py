@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from laaciq.options import BITS
-from laaciq.planning.methods import Clip
+from laaciq.options.methods import Clip
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.plan import TensorPlan

@@ -25,17 +25,17 @@ from laaciq.corpus import Texts, read_split
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import TerminalProgress
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
-from laaciq.planning.rules import make_plans, reads_text
+from laaciq.options import MeasureOptions, WeightOptions, reads_text
+from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
+from laaciq.quantization.model import quantize_model
 from laaciq.quantization.plan import PlanSet
-from laaciq.quantization.tuning import quantize_model
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
 from laaciq.stats.bootstrap import document_counts, percentile_interval
-from laaciq.studies.losses import nll_by_passage
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.trials.quantized_copy import copy_of, put_layers
 
 DRAWS = 5
 RESAMPLES = 2000
@@ -57,8 +57,8 @@ ROWS: dict[str, dict[str, object]] = {
     "MSE grid, affine": {"method": "mse", "symmetric": False},
     "ACIQ, one α a tensor": {"method": "aciq", "group_size": "tensor"},
     "ACIQ by group": {"method": "aciq"},
-    "LA-ACIQ as published, one α a tensor": {"method": "seed", "group_size": "tensor"},
-    "LA-ACIQ as published, by group": {"method": "seed"},
+    "LA-ACIQ, one α a tensor": {"method": "la-aciq", "group_size": "tensor"},
+    "LA-ACIQ, by group": {"method": "la-aciq"},
     "effective weights": {"method": "effective"},
     "minimax over languages": {"method": "minimax"},
     "A: a checkpoint a language": {"method": "effective", "separate": True},
@@ -95,7 +95,7 @@ STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 class Bench:
     def __init__(self, model: LanguageModel, test: Texts, calibrations: list[Calibration], served_bound: float) -> None:
         self.model, self.test, self.calibrations, self.bound = model, test, calibrations, served_bound
-        self.prepared = {c: prepare_all(model, p.texts, p.language) for c, p in test.by_language.items()}
+        self.prepared = {c: prepare_all(model, p) for c, p in test.by_language.items()}
         self.tokens = np.array(
             [[sum(len(s.targets) for s in p.sequences) for p in self.prepared[c]] for c in test.languages]
         )
@@ -103,7 +103,7 @@ class Bench:
         self.twin = copy_of(model)
 
     def row(self, options: dict[str, object]) -> Row:
-        asked = QuantizeOptions.of(**options)
+        asked = WeightOptions.of(**options)
         used = self.calibrations if reads_text(asked) else self.calibrations[:1]
         losses, sizes = [], []
         for calibration in used:
@@ -120,7 +120,7 @@ class Bench:
             layers, others = quantize_model(self.model, plan, calibration)
             layers = list(layers)
             for table in dict.fromkeys(map(plan.table_of, codes)):
-                simulate(self.model, self.twin, layers, others=others, table=table)
+                put_layers(self.model, self.twin, layers, others=others, table=table)
                 found |= self._nll(self.twin, [code for code in codes if plan.table_of(code) == table])
         return np.stack([found[code] for code in self.test.languages])
 

@@ -14,8 +14,8 @@ from laaciq.corpus import read_split
 from laaciq.models import find_model, load
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
-from laaciq.studies.losses import nll_by_passage
 
 
 def main() -> None:
@@ -24,12 +24,12 @@ def main() -> None:
 
     def evaluate() -> None:
         for passages in texts.by_language.values():
-            nll_by_passage(model, prepare_all(model, passages.texts, passages.language))
+            nll_by_passage(model, prepare_all(model, passages))
 
     def profile() -> None:
         profile_model(model, texts, options, outlier_kurtosis=OUTLIER_KURTOSIS)
 
-    nll_by_passage(model, prepare_all(model, texts["eng"].texts, texts["eng"].language))  # warm-up
+    nll_by_passage(model, prepare_all(model, texts["eng"]))  # warm-up
     seconds = {}
     for name, work in (("plain evaluation", evaluate), ("profile", profile)):
         began = time.perf_counter()

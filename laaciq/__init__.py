@@ -5,7 +5,6 @@ that is quantized already, `laaciq.compare(...)` sets libraries and our methods 
 `laaciq.card(...)` writes its model card. Once this package is imported, transformers loads our checkpoints.
 """
 
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ import wrapt
 
 from laaciq import reference
 from laaciq.errors import LaaciqError
+from laaciq.lazy import lazy_names
+from laaciq.version import __version__
 
 if TYPE_CHECKING:
     from laaciq.commands.bench import bench
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from laaciq.commands.sweep import sweep
     from laaciq.commands.tasks import tasks
     from laaciq.corpus import read_split, read_texts
-
-__version__ = "0.1.0"
 
 __all__ = [
     "LaaciqError",
@@ -65,37 +64,12 @@ __all__ = [
     "tasks",
 ]
 
-# Importing torch and transformers takes seconds; what needs them is imported when it is first used.
-_VERBS = (
-    "bench",
-    "card",
-    "check",
-    "compare",
-    "evaluate",
-    "export",
-    "gateway",
-    "generate",
-    "imatrix",
-    "mixture",
-    "plan",
-    "profile",
-    "quantize",
-    "run",
-    "screen",
-    "sensitivity",
-    "survey",
-    "sweep",
-    "tasks",
+# Importing torch and transformers takes seconds: a verb is imported when it is first used.
+_READERS = {"read_split", "read_texts"}
+_VERBS = set(__all__) - _READERS - {"LaaciqError", "__version__", "reference"}
+__getattr__ = lazy_names(
+    __name__, {verb: f"laaciq.commands.{verb}" for verb in _VERBS} | dict.fromkeys(_READERS, "laaciq.corpus")
 )
-_LAZY = {verb: f"laaciq.commands.{verb}" for verb in _VERBS} | dict.fromkeys(
-    ("read_split", "read_texts"), "laaciq.corpus"
-)
-
-
-def __getattr__(name: str) -> object:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'laaciq' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

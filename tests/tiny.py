@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from laaciq import reference
+from laaciq.corpus import Passages, language
 
 _AUTO_CLASS = {
     "causal": AutoModelForCausalLM,
@@ -213,3 +214,8 @@ def _trained(specials: tuple[str, ...]) -> str:
     texts = reference.texts_path() / "calibration"
     tokenizer.train([str(texts / f"{language}.txt") for language in _LANGUAGES], trainer)
     return tokenizer.to_str()
+
+
+def passages_of(texts: tuple[str, ...], code: str = "eng") -> Passages:
+    """Texts of one language, each a document of its own."""
+    return Passages(language(code), texts, tuple(map(str, range(len(texts)))))

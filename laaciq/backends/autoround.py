@@ -1,11 +1,11 @@
-"""AutoRound's preset W4A16 (or W3A16, …): groups of 128 inputs, symmetric, float16 scales, output head left alone, stored in its own format.
+"""AutoRound's preset W4A16 (or W3A16, …): groups of 128 inputs, symmetric, float16 scales, in its own format; the output head is left alone.
 
-`iterations` of signed gradient descent on each block's outputs choose the rounding and the clipping, 200 as by default; with 0 it is its
-search for the best clip of every group. The library leaves out texts shorter than its length of a sequence and cuts longer ones, so texts
-are strung together here and cut into sequences of one length, 256 tokens at most.
+`iterations` of signed gradient descent on the outputs of each block choose rounding and clipping; 200 is its default. With 0 it searches the
+best clip of every group. The library drops texts that are shorter than its sequence length and cuts longer ones, so texts are concatenated
+here and cut into sequences of one length, 256 tokens at most.
 
-It computes in float32 on most CPUs, passes over layers whose inputs or outputs 32 does not divide, and patches transformers when it is
-imported, which stays. When it saves, it adds what the folder that the model came from has and the model has not.
+It computes in float32 on most CPUs and skips layers whose inputs or outputs are not multiples of 32. Importing it patches transformers for the
+rest of the process. When it saves, it copies into the folder what the model's source folder has and the model has not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, matrices_besides, stored_bits, text_read
 
 GROUP_SIZE = 128
 LENGTH = 256
@@ -43,49 +43,29 @@ def quantize(
     iterations: int = ITERATIONS,
 ) -> BackendResult:
     with tempfile.TemporaryDirectory() as folder:
-        return _quantize(model, tokenizer, texts, bits, device, iterations, Path(folder))
+        return quantize_into(Path(folder), model, tokenizer, texts, bits=bits, device=device, iterations=iterations)
 
 
-def check(
-    model: torch.nn.Module,
-    tokenizer: Any,
-    texts: list[str],
-    *,
-    bits: int,
-    device: str = "cpu",
-    iterations: int = ITERATIONS,
-) -> tuple[BackendResult, float]:
-    """Against what transformers loads from the library's format."""
-    from transformers import AutoModelForCausalLM
-
-    with tempfile.TemporaryDirectory() as folder:
-        found = _quantize(model, tokenizer, texts, bits, device, iterations, Path(folder))
-        with _quietly():
-            loaded = AutoModelForCausalLM.from_pretrained(folder, device_map=device, dtype=torch.float32)
-    ours = copy.deepcopy(model).to(device).float()
-    found.put_into(ours)
-    return found, logit_difference(ours, loaded, tokenizer, texts[0])
-
-
-def _quantize(
-    model: Any, tokenizer: Any, texts: list[str], bits: int, device: str, iterations: int, folder: Path
+def quantize_into(
+    folder: Path, model: Any, tokenizer: Any, texts: list[str], *, bits: int, device: str, iterations: int
 ) -> BackendResult:
+    """Leaves the library's checkpoint in `folder`."""
     positions = getattr(model.config, "max_position_embeddings", None) or LENGTH
     sequences = _sequences(tokenizer, texts, min(LENGTH, positions))
-    with _quietly():
+    with quiet():
         from auto_round import AutoRound
 
         library_model = copy.deepcopy(model)
-        # So that it adds nothing when it saves.
+        # So that it copies nothing when it saves.
         library_model.name_or_path = library_model.config._name_or_path = ""
         library = AutoRound(
             library_model,
             tokenizer,
             scheme=f"W{bits}A16",
             iters=iterations,
-            dataset=sequences,
+            dataset=[{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in sequences],
             nsamples=len(sequences),
-            seqlen=sequences[0]["input_ids"].shape[-1],
+            seqlen=sequences[0].shape[-1],
             device_map=device,
             enable_torch_compile=False,
         )
@@ -93,42 +73,37 @@ def _quantize(
         weights = {name: p.detach().cpu().clone() for name, p in rounded.named_parameters() if p.dim() > 1}
         library.save_quantized(str(folder), format="auto_round", inplace=False)
     stored = _packed_bits(folder)
-    found = {name: weights[name] for name in stored}
-    tokens = sum(sequence["input_ids"].numel() for sequence in sequences)
     return BackendResult(
-        name=f"AutoRound, {bits} bits",
-        settings=(
-            f"groups of {GROUP_SIZE}, symmetric, {iterations} iterations, {len(sequences)} sequences of {tokens} tokens in all"
-        ),
-        weights=found,
+        settings=f"groups of {GROUP_SIZE}, symmetric, {iterations} iterations, {text_read(sequences)}",
+        weights={name: weights[name] for name in stored},
         bits=stored,
-        left_alone=matrices_besides(model, found),
+        left_alone=matrices_besides(model, stored),
     )
 
 
-def _sequences(tokenizer: Any, texts: list[str], at_most: int) -> list[dict[str, torch.Tensor]]:
+def _sequences(tokenizer: Any, texts: list[str], longest: int) -> list[torch.Tensor]:
+    """All tokens of the texts in sequences of shape (1, length); fewer tokens than there are sequences are lost at the end."""
     tokens = torch.tensor(list(chain.from_iterable(tokenizer(text)["input_ids"] for text in texts)))
-    count = math.ceil(len(tokens) / at_most)
-    length = len(tokens) // count  # almost nothing is lost at the end
-    rows = tokens[: count * length].view(count, 1, length)
-    return [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
+    count = math.ceil(len(tokens) / longest)
+    length = len(tokens) // count
+    return list(tokens[: count * length].view(count, 1, length))
 
 
 def _packed_bits(folder: Path) -> dict[str, float]:
-    """What the files hold for every packed layer."""
-    found: defaultdict[str, float] = defaultdict(float)
+    """Bits that the files hold per packed layer."""
+    bits: defaultdict[str, float] = defaultdict(float)
     for file in folder.rglob("*.safetensors"):
         with safe_open(file, framework="pt") as tensors:
             names = set(tensors.keys())
             for name in names:
                 layer, _, part = name.rpartition(".")
                 if f"{layer}.qweight" in names and part != "bias":
-                    found[f"{layer}.weight"] += stored_bits(tensors.get_tensor(name))
-    return dict(found)
+                    bits[f"{layer}.weight"] += stored_bits(tensors.get_tensor(name))
+    return dict(bits)
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bars and no log."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -153,7 +128,7 @@ def _backend(name: str, summary: str, iterations: int) -> Backend:
 
 BACKENDS = (
     _backend(
-        "autoround", "AutoRound: rounding and clips learnt by signed gradient descent, groups of 128.", ITERATIONS
+        "autoround", "AutoRound: rounding and clipping learned by signed gradient descent, groups of 128.", ITERATIONS
     ),
-    _backend("autoround-quick", "AutoRound without iterations: a search for the clip of every group of 128.", 0),
+    _backend("autoround-quick", "AutoRound without iterations: a search for the best clip of every group of 128.", 0),
 )

@@ -1,14 +1,13 @@
-"""What every back end gives: the weights that it makes of a causal language model, dequantized, and the bits that it stores for them.
+"""The interface of every back end: it quantizes a causal language model and returns dequantized weights and their stored bits.
 
-A back end is a file with `quantize(model, tokenizer, texts, *, bits, device, …) -> BackendResult`, which leaves `model` as it is, and imports
-its library where it is used; its `BACKENDS` say what the library offers. Give it the model in 16 bits, as the library's users do: HQQ and
-llmcompressor store scales in the type of the model.
+A back end is a file with `quantize(model, tokenizer, texts, *, bits, device, …) -> BackendResult`. It leaves `model` unchanged and imports its
+library inside functions. Its `BACKENDS` list what the library offers. Pass the model in 16 bits, as users of the library do: HQQ and
+llmcompressor store scales in the model's type.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import math
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,28 +15,27 @@ from typing import Any
 
 import torch
 
-from laaciq.errors import BadOption, MissingExtra
+from laaciq.errors import BadOption, MissingExtra, install_hint
 from laaciq.models import dissect
+
+# As in the examples of llmcompressor.
+MAX_TOKENS = 2048
 
 
 @dataclass(frozen=True)
 class BackendResult:
-    """`weights` are the parameters that the library changed, dequantized, by their names in the original model, on the CPU; with them the
-    original computes what the library's model does. `bits` are what its native format stores for each: codes, scales, zeros, with the
-    padding of its packing; what it smooths without quantizing keeps its size. `left_alone` are the matrices that it did not quantize."""
+    """What a library made of a model.
 
-    name: str
+    `weights` holds the parameters that the library changed, dequantized, on the CPU, under their names in the original model. The original
+    with these weights computes what the library's model computes. `bits` is the size of each in the library's own format: codes, scales and
+    zero points, with the padding of its packing; a parameter that was rescaled without being quantized counts at its full size. `left_alone`
+    names the matrices that were not quantized.
+    """
+
     settings: str
     weights: dict[str, torch.Tensor]
     bits: dict[str, float]
     left_alone: list[str]
-
-    @property
-    def bits_per_weight(self) -> float:
-        """Over the quantized matrices alone; NaN where there is none."""
-        quantized = [n for n, weight in self.weights.items() if weight.dim() > 1 and n not in self.left_alone]
-        weights = sum(self.weights[n].numel() for n in quantized)
-        return sum(self.bits[n] for n in quantized) / weights if weights else math.nan
 
     @torch.no_grad()
     def put_into(self, model: torch.nn.Module) -> None:
@@ -47,8 +45,8 @@ class BackendResult:
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to quantize that a library offers. `name` is what the user writes, `library` what is imported, `extra` what installs it; `run`
-    is its file's `quantize`, with what sets this way apart filled in."""
+    """One method of a library. `name` is what the user types, `library` the module to import, `extra` what installs it; `run` is `quantize`
+    of its file, with the options of this method filled in."""
 
     name: str
     summary: str
@@ -62,28 +60,28 @@ class Backend:
     def installed(self) -> bool:
         try:
             return importlib.util.find_spec(self.library) is not None
-        except ModuleNotFoundError:  # the package that a dotted name lies in
+        except ModuleNotFoundError:  # the parent package of a dotted name
             return False
 
     def require(self, bits: int) -> None:
-        """Is the library there, and has it these bits?"""
+        """Raise unless the library is installed and supports `bits`."""
         if bits not in self.bits:
             raise BadOption(f"{self.name} has {' or '.join(map(str, self.bits))} bits, not {bits}")
         if not self.installed:
-            raise MissingExtra(f"{self.library} is not installed: pip install 'laaciq[{self.extra}]'")
+            raise MissingExtra(f"{self.library} is not installed: {install_hint(self.extra)}")
 
     def quantize(
         self, model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
     ) -> BackendResult:
-        """Warns of linear layers in the blocks that the library left as they were, which it may have done without a word."""
+        """Warn if the library left linear layers of the blocks unquantized, since libraries may do so silently."""
         self.require(bits)
-        found = self.run(model, tokenizer, texts, bits=bits, device=device)
+        result = self.run(model, tokenizer, texts, bits=bits, device=device)
         linears = dissect(model).linears
-        if left := [linear.name for linear in linears if linear.name in found.left_alone]:
+        if left := [linear.name for linear in linears if linear.name in result.left_alone]:
             warnings.warn(
                 f"{self.name} left {len(left)} of {len(linears)} linear layers alone: {left[0]} …", stacklevel=2
             )
-        return found
+        return result
 
 
 def matrices_besides(model: torch.nn.Module, quantized: Iterable[str]) -> list[str]:
@@ -96,11 +94,14 @@ def stored_bits(*tensors: torch.Tensor) -> float:
     return float(sum(8 * tensor.element_size() * tensor.numel() for tensor in tensors))
 
 
-@torch.no_grad()
-def logit_difference(model: torch.nn.Module, library_model: torch.nn.Module, tokenizer: Any, text: str) -> float:
-    """max |Δ logit| / max |logit| of `library_model` on one text."""
-    tokens = tokenizer(text, return_tensors="pt")["input_ids"]
-    ours, theirs = (
-        m.eval()(input_ids=tokens.to(next(m.parameters()).device)).logits.float().cpu() for m in (model, library_model)
-    )
-    return float((ours - theirs).abs().max() / theirs.abs().max())
+def token_sequences(model: Any, tokenizer: Any, texts: Iterable[str]) -> list[torch.Tensor]:
+    """One sequence of shape (1, tokens) per text, cut at `MAX_TOKENS` or at the number of positions of the model."""
+    longest = min(MAX_TOKENS, getattr(model.config, "max_position_embeddings", None) or MAX_TOKENS)
+    encoded = (tokenizer(text, max_length=longest, truncation=True, return_tensors="pt") for text in texts)
+    return [sequence["input_ids"] for sequence in encoded]
+
+
+def text_read(sequences: list[torch.Tensor]) -> str:
+    """How much text was read, for `settings`."""
+    tokens = sum(sequence.numel() for sequence in sequences)
+    return f"{len(sequences)} sequences of {tokens} tokens in all" if sequences else "no text read"

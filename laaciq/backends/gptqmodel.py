@@ -1,19 +1,18 @@
-"""GPTQ of GPTQModel with its own defaults: groups of 128 inputs, symmetric, damping 0.05, output head left alone.
+"""GPTQ of GPTQModel with its own defaults: groups of 128 inputs, symmetric, damping 0.05; the output head is left alone.
 
-Its order of columns is "group aware": groups are taken in the order of their activations, but keep their inputs. Stored are, for a model
-of any type, float16 scales, a zero point of the codes' bits a group, packed like the codes, and the group of each input in 32 bits.
-A text is a sequence, cut at `max_length` tokens; what is shorter than 10 tokens the library leaves out.
+Its column order is "group aware": groups are taken by activation, inputs stay within their groups. For a model of any type it stores float16
+scales, a zero point per group with the bits of a code, packed like the codes, and the group of each input in 32 bits. A text is a sequence, cut
+at 2,048 tokens; the library drops those shorter than 10 tokens.
 
-Traps. On two cores its pool has one worker where its loader wants two, and it stops: it is told to have two. An error in a worker ends the
-whole process: here it is raised. At 3, 5, 6 and 7 bits packing fails so where 32 does not divide inputs and outputs: such layers it is told
-to skip. In its default format zero points are stored less 1, and after `quantize` the model in memory has them so too, and computes nonsense
-until it is saved and loaded again: hence the format gptq_v2, which has them as they are and takes as many bits.
+Four workarounds. On two cores its pool has one worker but its loader needs two, and it hangs: two are requested. An error in a worker ends the
+process: here it is raised. At 3, 5, 6 and 7 bits it cannot pack a layer whose inputs or outputs are not multiples of 32: such layers are
+skipped. Its default format stores zero points minus 1, and so does the model in memory after `quantize`, which then computes nonsense until it
+is saved and loaded again: the format gptq_v2 stores them unchanged in as many bits.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import os
 import re
@@ -25,57 +24,34 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import (
+    Backend,
+    BackendResult,
+    matrices_besides,
+    stored_bits,
+    text_read,
+    token_sequences,
+)
 
 GROUP_SIZE = 128
-# As llmcompressor's examples do.
-MAX_LENGTH = 2048
 
 
 def quantize(
-    model: torch.nn.Module,
-    tokenizer: Any,
-    texts: list[str],
-    *,
-    bits: int,
-    device: str = "cpu",
-    max_length: int = MAX_LENGTH,
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
 ) -> BackendResult:
-    with _tamed(), tempfile.TemporaryDirectory() as folder:
-        return _quantize(model, tokenizer, texts, bits, device, max_length, Path(folder))[0]
+    with contained(), tempfile.TemporaryDirectory() as folder:
+        return quantize_copy(Path(folder), model, tokenizer, texts, bits, device)[0]
 
 
-def check(
-    model: torch.nn.Module,
-    tokenizer: Any,
-    texts: list[str],
-    *,
-    bits: int,
-    device: str = "cpu",
-    max_length: int = MAX_LENGTH,
-) -> tuple[BackendResult, float]:
-    """The library's model is saved and loaded again before, and both compute in float32. Its layers would compile themselves, which takes
-    minutes."""
-    with _tamed(), tempfile.TemporaryDirectory() as folder, torch.compiler.set_stance("force_eager"):
-        found, library_model = _quantize(model, tokenizer, texts, bits, device, max_length, Path(folder))
-        from gptqmodel import BACKEND, GPTQModel
-
-        library_model.save(f"{folder}/quantized")
-        # In bfloat16, its choice on the CPU, it would round the scales too.
-        loaded = GPTQModel.load(f"{folder}/quantized", backend=BACKEND.GPTQ_TORCH, device=device, dtype=torch.float16)
-        ours = copy.deepcopy(model).to(device).float()
-        found.put_into(ours)
-        return found, logit_difference(ours, loaded.model.float(), tokenizer, texts[0])
-
-
-def _quantize(
-    model: Any, tokenizer: Any, texts: list[str], bits: int, device: str, max_length: int, folder: Path
+def quantize_copy(
+    folder: Path, model: Any, tokenizer: Any, texts: list[str], bits: int, device: str
 ) -> tuple[BackendResult, Any]:
+    """The result, and the library's quantized model; `folder` is scratch space. Call it within `contained`."""
     from gptqmodel import GPTQModel, QuantizeConfig
     from gptqmodel.nn_modules.qlinear import BaseQuantLinear
     from transformers.pytorch_utils import Conv1D
 
-    # It loads models from folders alone.
+    # It loads models from folders only.
     model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     config = QuantizeConfig(
@@ -87,37 +63,31 @@ def _quantize(
         dynamic={f"-:^{re.escape(name)}$": {} for name in _unpackable(model, bits)} or None,
     )
     library_model = GPTQModel.load(str(folder / "model"), config)
-    positions = getattr(model.config, "max_position_embeddings", None) or max_length
-    cut = min(max_length, positions)
-    sequences = [dict(tokenizer(text, max_length=cut, truncation=True)) for text in texts]
-    library_model.quantize(sequences, tokenizer=tokenizer)
+    sequences = token_sequences(model, tokenizer, texts)
+    given = [{"input_ids": row[0].tolist(), "attention_mask": [1] * row.numel()} for row in sequences]
+    library_model.quantize(given, tokenizer=tokenizer)
 
     weights: dict[str, torch.Tensor] = {}
     stored: dict[str, float] = {}
     for name, layer in library_model.model.named_modules():
         if not isinstance(layer, BaseQuantLinear):
             continue
-        # Not the layer's own attribute, which may be compiled. Inputs are rows, as in Conv1D.
-        back = type(layer).dequantize_weight(layer).detach().cpu()
-        kept_so = isinstance(model.get_submodule(name), Conv1D)
-        weights[f"{name}.weight"] = back if kept_so else back.T.contiguous()
+        # Called on the class, because the layer's attribute may be compiled. Inputs are rows, as in Conv1D.
+        dequantized = type(layer).dequantize_weight(layer).detach().cpu()
+        inputs_are_rows = isinstance(model.get_submodule(name), Conv1D)
+        weights[f"{name}.weight"] = dequantized if inputs_are_rows else dequantized.T.contiguous()
         stored[f"{name}.weight"] = stored_bits(layer.qweight, layer.scales, layer.qzeros, layer.g_idx)
-    tokens = sum(len(sequence["input_ids"]) for sequence in sequences)
-    found = BackendResult(
-        name=f"GPTQ, {bits} bits",
-        settings=(
-            f"GPTQModel, groups of {GROUP_SIZE}, symmetric, activation order of groups, damping 0.05, "
-            f"{len(sequences)} sequences of {tokens} tokens in all"
-        ),
+    result = BackendResult(
+        settings=f"groups of {GROUP_SIZE}, symmetric, activation order of groups, damping 0.05, {text_read(sequences)}",
         weights=weights,
         bits=stored,
         left_alone=matrices_besides(model, weights),
     )
-    return found, library_model
+    return result, library_model
 
 
 def _unpackable(model: torch.nn.Module, bits: int) -> list[str]:
-    """Layers that the library fails to pack."""
+    """Layers that the library cannot pack."""
     from transformers.pytorch_utils import Conv1D
 
     if bits in (2, 4, 8):
@@ -127,9 +97,8 @@ def _unpackable(model: torch.nn.Module, bits: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _tamed() -> Iterator[None]:
-    """No banner and no tables, and no folder of logs where the user happens to be; two workers, whose errors are raised; an environment as
-    before."""
+def contained() -> Iterator[None]:
+    """No output, no folder of logs in the current directory, two workers whose errors are raised, and the environment restored."""
     before = dict(os.environ)
     os.environ.setdefault("GPTQMODEL_CPU_WORKERS", str(max(2, (os.cpu_count() or 1) // 2)))
     try:
@@ -138,7 +107,7 @@ def _tamed() -> Iterator[None]:
             from gptqmodel.utils.threadx import _DeviceWorker
 
             with (
-                # Called after the error has been handed to who waits for the result.
+                # It is called after the error has reached the future that is waited for.
                 unittest.mock.patch.object(_DeviceWorker, "_abort_process", lambda *_: None),
                 unittest.mock.patch.object(LoopProcessor, "_build_log_file_path", lambda *_: Path(os.devnull)),
             ):

@@ -1,6 +1,6 @@
-"""HQQ: groups of 64 along the inputs, a scale and a zero point each in the model's 16 bits, output head left alone.
+"""HQQ: groups of 64 inputs, each with a scale and a zero point in the model's 16 bits; the output head is left alone.
 
-At 4 bits HQQ rounds the zero point; at 3 bits it packs ten codes into 32 bits, so that a weight takes 3.2.
+At 4 bits HQQ rounds the zero point. At 3 bits it packs ten codes into 32 bits, so that a weight takes 3.2 bits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, matrices_besides, stored_bits
 
 GROUP_SIZE = 64
 
@@ -18,20 +18,12 @@ GROUP_SIZE = 64
 def quantize(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
 ) -> BackendResult:
-    """No text is read."""
-    return _quantize(model, bits, device)[0]
+    """Reads no text."""
+    return quantize_copy(model, bits, device)[0]
 
 
-def check(
-    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[BackendResult, float]:
-    found, library_model = _quantize(model, bits, device)
-    ours = copy.deepcopy(model).to(device)
-    found.put_into(ours)
-    return found, logit_difference(ours, library_model, tokenizer, texts[0])
-
-
-def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
+def quantize_copy(model: torch.nn.Module, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
+    """The result, and the copy of the model that the library quantized."""
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
     library_model = copy.deepcopy(model)
@@ -39,24 +31,23 @@ def _quantize(model: torch.nn.Module, bits: int, device: str) -> tuple[BackendRe
     weights: dict[str, torch.Tensor] = {}
     stored: dict[str, float] = {}
     for name, module in list(library_model.named_modules()):
-        # Those that `AutoHQQHFModel.quantize_model` takes.
+        # The layers that `AutoHQQHFModel.quantize_model` takes.
         if type(module) is not torch.nn.Linear or name.split(".")[-1] == "lm_head":
             continue
-        # HQQ's groups may run over the end of a row, but must fill the matrix; otherwise it stops with an assertion.
+        # Groups may run over the end of a row, but must fill the matrix: otherwise HQQ stops with an assertion.
         if module.weight.numel() % GROUP_SIZE:
             continue
         layer = HQQLinear(module, config, compute_dtype=module.weight.dtype, device=device)
         library_model.set_submodule(name, layer)
         weights[f"{name}.weight"] = layer.dequantize().detach().cpu()
         stored[f"{name}.weight"] = stored_bits(layer.W_q, layer.meta["scale"], layer.meta["zero"])
-    found = BackendResult(
-        name=f"HQQ, {bits} bits",
+    result = BackendResult(
         settings=f"groups of {GROUP_SIZE}, affine, no text read",
         weights=weights,
         bits=stored,
         left_alone=matrices_besides(model, weights),
     )
-    return found, library_model.to(device)
+    return result, library_model.to(device)
 
 
 BACKENDS = (

@@ -1,12 +1,12 @@
-"""RTN, GPTQ and AWQ of llmcompressor, through `oneshot` with its own defaults, in groups of 128 inputs, stored as its `pack-quantized` format.
+"""RTN, GPTQ and AWQ of llmcompressor, through `oneshot` with its own defaults: groups of 128 inputs, stored in its `pack-quantized` format.
 
-RTN is the preset W4A16 (or W3A16, W8A16) without data: symmetric, to the nearest code. GPTQ is the same preset with columns in the order of
-their activations, damping 0.01. AWQ is W4A16_ASYM (or the same at other bits): affine, a grid of 20 scales that move from the layer before
-into the quantized one, so that it changes norms and biases too.
+RTN is the preset W4A16 (or W3A16, W8A16) without data: symmetric, rounded to nearest. GPTQ is the same preset with columns in activation order
+and damping 0.01. AWQ is W4A16_ASYM (or the same at other bits): affine, with a search over 20 scales that move from the layer before into the
+quantized one, so that norms and biases change too.
 
-A text is a sequence, cut at `max_length` tokens, as in the library's examples. It refuses a matrix whose inputs 128 does not divide (with fewer
-than 128 it fails instead) and says to ignore it, as is done here. Of AWQ's mappings it skips those whose shapes do not fit: value → output
-where heads share keys. Norms that multiply by 1 + w come back rounded as 1 + w, from GPTQ too.
+A text is a sequence, cut at 2,048 tokens as in the library's examples. The library refuses a matrix whose inputs are not a multiple of 128
+(with fewer than 128 it fails) and says to ignore it, as is done here. It skips AWQ mappings whose shapes do not fit: value to output where
+heads share keys. Norms that multiply by 1 + w come back rounded as 1 + w, also from GPTQ.
 """
 
 from __future__ import annotations
@@ -17,103 +17,77 @@ import io
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Literal
 
 import torch
 
-from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import (
+    Backend,
+    BackendResult,
+    matrices_besides,
+    stored_bits,
+    text_read,
+    token_sequences,
+)
 from laaciq.errors import BadOption
 
 Method = Literal["RTN", "GPTQ", "AWQ"]
 GROUP_SIZE = 128
-# AWQ passes each of them through each block some hundred times; with more it takes an hour on a model of any size.
+# AWQ passes each of them through each block about a hundred times.
 AWQ_PASSAGES = 64
 _GRIDS: dict[Method, str] = {
-    "RTN": "symmetric, no text read",
+    "RTN": "symmetric",
     "GPTQ": "symmetric, activation order, damping 0.01",
     "AWQ": "affine, 20 scales tried",
 }
-# As in the library's examples.
-MAX_LENGTH = 2048
 
 
 def quantize(
-    model: torch.nn.Module,
-    tokenizer: Any,
-    texts: list[str],
-    *,
-    method: Method,
-    bits: int,
-    device: str = "cpu",
-    max_length: int = MAX_LENGTH,
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, method: Method, bits: int, device: str = "cpu"
 ) -> BackendResult:
     """RTN reads no text, AWQ the first 64 texts."""
-    return _quantize(model, tokenizer, texts, method, bits, device, max_length)[0]
+    return quantize_copy(model, tokenizer, texts, method, bits, device)[0]
 
 
-def check(
-    model: torch.nn.Module,
-    tokenizer: Any,
-    texts: list[str],
-    *,
-    method: Method,
-    bits: int,
-    device: str = "cpu",
-    max_length: int = MAX_LENGTH,
-) -> tuple[BackendResult, float]:
-    found, library_model = _quantize(model, tokenizer, texts, method, bits, device, max_length)
-    ours = copy.deepcopy(model).to(device)
-    found.put_into(ours)
-    return found, logit_difference(ours, library_model.to(device), tokenizer, texts[0])
-
-
-def _quantize(
-    model: torch.nn.Module,
-    tokenizer: Any,
-    texts: list[str],
-    method: Method,
-    bits: int,
-    device: str,
-    max_length: int,
+def quantize_copy(
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], method: Method, bits: int, device: str
 ) -> tuple[BackendResult, torch.nn.Module]:
+    """The result, and the copy of the model that the library quantized."""
     # llmcompressor logs to what standard output is when it is imported.
     with contextlib.redirect_stdout(sys.stderr):
         from compressed_tensors.offload import remove_dispatch
         from llmcompressor import oneshot
 
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    taken = "cpu" if accelerator is None else accelerator.type
-    if taken != torch.device(device).type:
-        raise BadOption(f"llmcompressor takes {taken} by itself: pass that device, or hide it, not {device}.")
+    used = "cpu" if accelerator is None else accelerator.type
+    if used != torch.device(device).type:
+        raise BadOption(f"llmcompressor always uses {used} here: pass that device, or hide it, not {device}.")
     # On the CPU: the library moves each block to the device while it works on it.
     library_model = copy.deepcopy(model).cpu()
     read = {"RTN": [], "GPTQ": texts, "AWQ": texts[:AWQ_PASSAGES]}[method]
-    sequences: Any = _sequences(tokenizer, read, min(max_length, _positions(model)))
+    sequences = token_sequences(model, tokenizer, read)
+    given: Any = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in sequences]
     ignore = ["lm_head", *_indivisible(model)]
     with _config_on_disk(library_model), _quietly(), _pinning_where_possible():
         oneshot(
             model=library_model,
             processor=tokenizer,
             recipe=_recipe(library_model, method, bits, ignore),
-            dataset=torch.utils.data.DataLoader(sequences, batch_size=None) if sequences else None,
+            dataset=torch.utils.data.DataLoader(given, batch_size=None) if given else None,
             clear_sparse_session=True,  # its global session would keep the model
         )
     remove_dispatch(library_model)
     weights, stored = _dequantized(library_model)
-    quantized = list(weights)
-    smoothed = _changed(model, library_model, quantized)
-    tokens = sum(sequence["input_ids"].numel() for sequence in sequences)
-    from_text = f", {len(sequences)} sequences of {tokens} tokens in all" if sequences else ""
-    found = BackendResult(
-        name=f"{method}, {bits} bits",
-        settings=f"llmcompressor, groups of {GROUP_SIZE}, {_GRIDS[method]}{from_text}",
-        weights=weights | smoothed,
-        bits=stored | {name: stored_bits(parameter) for name, parameter in smoothed.items()},
-        left_alone=matrices_besides(model, quantized),
+    rescaled = _changed(model, library_model, weights)
+    result = BackendResult(
+        settings=f"groups of {GROUP_SIZE}, {_GRIDS[method]}, {text_read(sequences)}",
+        weights=weights | rescaled,
+        bits=stored | {name: stored_bits(parameter) for name, parameter in rescaled.items()},
+        left_alone=matrices_besides(model, weights),
     )
-    return found, library_model
+    return result, library_model
 
 
 def _recipe(model: torch.nn.Module, method: Method, bits: int, ignore: list[str]) -> list[Any]:
@@ -134,22 +108,13 @@ def _recipe(model: torch.nn.Module, method: Method, bits: int, ignore: list[str]
     return [AWQModifier(mappings=mappings), QuantizationModifier(config_groups=groups, ignore=ignore)]
 
 
-def _sequences(tokenizer: Any, texts: list[str], max_length: int) -> list[dict[str, torch.Tensor]]:
-    made = (tokenizer(text, max_length=max_length, truncation=True, return_tensors="pt") for text in texts)
-    return [{key: encoded[key] for key in ("input_ids", "attention_mask")} for encoded in made]
-
-
-def _positions(model: torch.nn.Module) -> int:
-    return getattr(model.config, "max_position_embeddings", None) or MAX_LENGTH
-
-
 def _indivisible(model: torch.nn.Module) -> list[str]:
     layers = ((name, module) for name, module in model.named_modules() if isinstance(module, torch.nn.Linear))
     return [name for name, layer in layers if layer.in_features % GROUP_SIZE]
 
 
 def _dequantized(library_model: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """The weights that come back from the packed format, and its bits without the shape that it also writes down."""
+    """Weights unpacked from the packed format, and its bits without the shape that it also stores."""
     from compressed_tensors.compressors import BaseCompressor
 
     packing = BaseCompressor.get_value_from_registry("pack-quantized")
@@ -166,16 +131,19 @@ def _dequantized(library_model: torch.nn.Module) -> tuple[dict[str, torch.Tensor
     return weights, stored
 
 
-def _changed(model: torch.nn.Module, library_model: torch.nn.Module, quantized: list[str]) -> dict[str, torch.Tensor]:
-    """Parameters that are not quantized, but not what they were either."""
-    ours = ((name, parameter) for name, parameter in model.named_parameters() if name not in quantized)
+def _changed(
+    model: torch.nn.Module, library_model: torch.nn.Module, quantized: Iterable[str]
+) -> dict[str, torch.Tensor]:
+    """Parameters that are not quantized but changed."""
+    names = set(quantized)
+    ours = ((name, parameter) for name, parameter in model.named_parameters() if name not in names)
     theirs = ((name, before, library_model.get_parameter(name).detach().cpu()) for name, before in ours)
     return {name: after for name, before, after in theirs if not torch.equal(before.detach().cpu(), after)}
 
 
 @contextlib.contextmanager
 def _config_on_disk(model: Any) -> Iterator[None]:
-    """`oneshot` reads the configuration again from where the model came from, which may be the network or nowhere."""
+    """`oneshot` reads the configuration again from the source of the model, which may be the network or nowhere."""
     with tempfile.TemporaryDirectory() as folder:
         model.config.save_pretrained(folder)
         model.config._name_or_path = folder
@@ -184,29 +152,29 @@ def _config_on_disk(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """No progress bars; what the library warns of, once each."""
+    """No progress bars; each warning of the library once."""
     from llmcompressor.logger import LoggerConfig, configure_logger
     from loguru import logger
 
     configure_logger(LoggerConfig(console_log_level="ERROR"))
-    said: list[str] = []
-    # Its own level for measurements lies above that of warnings.
+    messages: list[str] = []
+    # Its level for measurements lies above that of warnings.
     sink = logger.add(
-        lambda message: said.append(message.record["message"]), filter=lambda r: r["level"].name == "WARNING"
+        lambda message: messages.append(message.record["message"]), filter=lambda r: r["level"].name == "WARNING"
     )
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             yield
     finally:
         logger.remove(sink)
-    for message in dict.fromkeys(said):
+    for message in dict.fromkeys(messages):
         if "No accelerator" not in message and "tokenizer parallelism" not in message:
             warnings.warn(message, stacklevel=2)
 
 
 @contextlib.contextmanager
 def _pinning_where_possible() -> Iterator[None]:
-    """AWQ pins memory, which torch refuses where there is no accelerator."""
+    """AWQ pins memory, which torch refuses without an accelerator."""
     if torch.accelerator.is_available():
         yield
         return
@@ -233,5 +201,5 @@ def _backend(method: Method, summary: str) -> Backend:
 BACKENDS = (
     _backend("RTN", "llmcompressor without data: round to nearest in groups of 128."),
     _backend("GPTQ", "llmcompressor's GPTQ: second-order rounding in groups of 128."),
-    _backend("AWQ", "llmcompressor's AWQ: scales of inputs moved into the weights; reads 64 passages at most."),
+    _backend("AWQ", "llmcompressor's AWQ: input scales moved into the weights; reads at most 64 passages."),
 )

@@ -1,11 +1,11 @@
-"""optimum-quanto's `quantize` and `freeze` with qint8, qint4 or qint2 for the weights, nothing for the inputs, output head left alone.
+"""optimum-quanto's `quantize` and `freeze` with qint8, qint4 or qint2 weights; inputs are not quantized, the output head is left alone.
 
-qint8 has a scale a row. qint4 and qint2 have groups of 128 inputs, of 96, 64 or 32 where those fill a row, else of the row, with a scale and a
-shift each in the model's type. In bfloat16, qint4 in groups of 128 is repacked for another kernel, which rounds the shift again: with the
-weights before that one gets other logits than the library's, so they are read from the repacked ones. What is saved is the plain packing.
+qint8 has a scale per row. qint4 and qint2 have groups of 128 inputs (of 96, 64 or 32 if those fill a row, else of the row), each with a scale
+and a shift in the model's type. In bfloat16, qint4 in groups of 128 is repacked for another kernel, which rounds the shift again. Weights are
+read after that, because the library computes with them; sizes are those of the plain packing, which is what it saves.
 
-On the CPU quanto compiles its unpacking when it is first used: minutes, an error without a compiler, and for ever where an interrupted try
-has left its lock. The same in torch is put in its place meanwhile.
+On the CPU quanto compiles its unpacking on first use. That takes minutes, fails without a compiler, and hangs if an interrupted attempt left
+its lock. The same function in torch replaces it meanwhile.
 """
 
 from __future__ import annotations
@@ -18,28 +18,19 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, matrices_besides, stored_bits
 
 
 def quantize(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
 ) -> BackendResult:
-    """No text is read."""
-    with _without_compiler():
-        return _quantize(model, bits, device)[0]
+    """Reads no text."""
+    with without_compiler():
+        return quantize_copy(model, bits, device)[0]
 
 
-def check(
-    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[BackendResult, float]:
-    with _without_compiler():
-        found, library_model = _quantize(model, bits, device)
-        ours = copy.deepcopy(model).to(device)
-        found.put_into(ours)
-        return found, logit_difference(ours, library_model, tokenizer, texts[0])
-
-
-def _quantize(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
+def quantize_copy(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
+    """The result, and the copy of the model that the library quantized."""
     from optimum.quanto import freeze, qtypes
     from optimum.quanto import quantize as quanto_quantize
 
@@ -48,19 +39,18 @@ def _quantize(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.
     names = [
         name for name, module in library_model.named_modules() if type(module) is torch.nn.Linear and module is not head
     ]
-    # Without names it would take them all.
+    # Without names quanto would take all layers.
     if names:
         quanto_quantize(library_model, weights=qtypes[f"qint{bits}"], include=names)
         freeze(library_model)
     layers = {f"{name}.weight": library_model.get_submodule(name) for name in names}
-    found = BackendResult(
-        name=f"quanto, {bits} bits",
-        settings=f"optimum-quanto, {'rows, symmetric' if bits == 8 else 'groups of 128, affine'}, no text read",
+    result = BackendResult(
+        settings=f"{'rows, symmetric' if bits == 8 else 'groups of 128, affine'}, no text read",
         weights={name: layer.weight.dequantize().detach().cpu() for name, layer in layers.items()},
         bits={name: _size(layer.weight) for name, layer in layers.items()},
         left_alone=matrices_besides(model, layers),
     )
-    return found, library_model
+    return result, library_model
 
 
 def _size(weight: Any) -> float:
@@ -74,7 +64,7 @@ def _unpack(packed: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _without_compiler() -> Iterator[None]:
+def without_compiler() -> Iterator[None]:
     from optimum.quanto.library.extensions import get_extension
 
     extension = get_extension("quanto_cpp")

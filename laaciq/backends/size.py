@@ -1,4 +1,4 @@
-"""The size of what a back end makes, counted as ours is: in full, and what was left alone at 16 bits."""
+"""The size of what a back end made, counted as our own methods are: in full, and with 16 bits for what was left alone."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from laaciq.models import Anatomy
 from laaciq.options import FULL_BITS
 
 
-def bits_per_weight(found: BackendResult, anatomy: Anatomy) -> tuple[float, float]:
-    """Over the linear layers of the blocks, and over the whole model."""
+def bits_per_weight(result: BackendResult, anatomy: Anatomy) -> tuple[float, float]:
+    """Of the linear layers of the blocks, and of the whole model."""
     in_blocks = {linear.name: linear.matrix.numel() for linear in anatomy.linears}
-    block_bits = sum(found.bits.get(name, FULL_BITS * count) for name, count in in_blocks.items())
+    block_bits = sum(result.bits.get(name, FULL_BITS * count) for name, count in in_blocks.items())
     others = {part.name: part.count for part in anatomy.tensors if part.name not in in_blocks}
-    model_bits = block_bits + sum(found.bits.get(name, FULL_BITS * count) for name, count in others.items())
+    model_bits = block_bits + sum(result.bits.get(name, FULL_BITS * count) for name, count in others.items())
     return block_bits / sum(in_blocks.values()), model_bits / anatomy.parameter_count()
 
 
-def left_alone_in_blocks(found: BackendResult, anatomy: Anatomy) -> list[str]:
+def left_alone_in_blocks(result: BackendResult, anatomy: Anatomy) -> list[str]:
     """The linear layers of the blocks that were not quantized."""
-    return [linear.name for linear in anatomy.linears if linear.name in found.left_alone]
+    return [linear.name for linear in anatomy.linears if linear.name in result.left_alone]

@@ -1,8 +1,8 @@
-"""torchao's weight-only configurations: at 8 bits `Int8WeightOnlyConfig`, a scale a row; below, `IntxWeightOnlyConfig`, a scale for 32 inputs.
+"""torchao, weights only: at 8 bits `Int8WeightOnlyConfig`, a scale per row; below, `IntxWeightOnlyConfig`, a scale per 32 inputs.
 
-Both are symmetric, scales in the model's type, output head left alone as transformers' `TorchAoConfig` does. Intx is the format that it has on
-every device, and that keeps a whole byte for a weight of any bits, and 8 bits of zero point a group though all are 0: 8.75 bits a weight,
-which is what is counted here; `settings` say what its codes and scales would take if packed. Packed int4 is there for accelerators alone.
+Both are symmetric with scales in the model's type. The output head is left alone, as by transformers' `TorchAoConfig`. Intx runs on every
+device. It stores each code in a byte, whatever its bits, and a zero point of 8 bits per group although all are 0: 8.75 bits per weight, which
+is the size counted here. `settings` name the size if it were packed. The packed int4 format exists for accelerators only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from laaciq.backends.contract import Backend, BackendResult, logit_difference, matrices_besides, stored_bits
+from laaciq.backends.contract import Backend, BackendResult, matrices_besides, stored_bits
 
 GROUP_SIZE = 32
 
@@ -20,25 +20,17 @@ GROUP_SIZE = 32
 def quantize(
     model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
 ) -> BackendResult:
-    """No text is read."""
-    return _quantize(model, bits, device)[0]
+    """Reads no text."""
+    return quantize_copy(model, bits, device)[0]
 
 
-def check(
-    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"
-) -> tuple[BackendResult, float]:
-    found, library_model = _quantize(model, bits, device)
-    ours = copy.deepcopy(model).to(device)
-    found.put_into(ours)
-    return found, logit_difference(ours, library_model, tokenizer, texts[0])
-
-
-def _quantize(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
+def quantize_copy(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
+    """The result, and the copy of the model that the library quantized."""
     from torchao.quantization import quantize_
 
     library_model = copy.deepcopy(model).to(device)
     head = library_model.get_output_embeddings()
-    # torchao stops with an assertion where a group does not fill the row.
+    # If groups do not fill a row, torchao stops with an assertion.
     whole = 1 if bits == 8 else GROUP_SIZE
     taken = {
         name: module
@@ -48,23 +40,23 @@ def _quantize(model: Any, bits: int, device: str) -> tuple[BackendResult, torch.
     quantize_(library_model, _config(bits), lambda _, name: name in taken)
     weights = {f"{name}.weight": module.weight.dequantize().detach().cpu() for name, module in taken.items()}
     stored = {f"{name}.weight": _size(module.weight) for name, module in taken.items()}
-    scale_bits = 8 * torch.finfo(model.dtype).bits // 8
-    packed = f", {bits + scale_bits / GROUP_SIZE:.2f} bits a weight if it were packed"
-    found = BackendResult(
-        name=f"torchao, {bits} bits",
-        settings=f"{'rows' if bits == 8 else f'groups of {GROUP_SIZE}'}, symmetric, no text read{packed if bits < 8 else ''}",
+    scale_bits = torch.finfo(model.dtype).bits
+    packed = f", {bits + scale_bits / GROUP_SIZE:.2f} bits per weight if it were packed"
+    grid = "rows" if bits == 8 else f"groups of {GROUP_SIZE}"
+    result = BackendResult(
+        settings=f"{grid}, symmetric, no text read{packed if bits < 8 else ''}",
         weights=weights,
         bits=stored,
         left_alone=matrices_besides(model, weights),
     )
-    return found, library_model
+    return result, library_model
 
 
 def _config(bits: int) -> Any:
     from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup
 
     if bits == 8:
-        # By default it sets options of the compiler for the whole process.
+        # The default sets compiler options for the whole process.
         return Int8WeightOnlyConfig(set_inductor_config=False)
     return IntxWeightOnlyConfig(weight_dtype=getattr(torch, f"int{bits}"), granularity=PerGroup(GROUP_SIZE))
 
@@ -77,7 +69,7 @@ def _size(weight: Any) -> float:
 BACKENDS = (
     Backend(
         "torchao",
-        "torchao, weights only: groups of 32 kept a byte a weight, at 8 bits rows.",
+        "torchao, weights only: groups of 32, a byte per weight; at 8 bits rows.",
         library="torchao",
         extra="torchao",
         bits=(1, 2, 3, 4, 5, 6, 7, 8),

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from laaciq import __version__
 from laaciq.cli import (
     bench,
     card,
@@ -30,7 +29,9 @@ from laaciq.cli import (
     sweep,
     texts,
 )
+from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
 from laaciq.errors import LaaciqError
+from laaciq.version import __version__
 
 app = typer.Typer(
     help="Quantize multilingual language models so that no language pays for the others.",
@@ -38,32 +39,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    run.run,
-    plan.plan,
-    quantize.quantize,
-    quantize.methods,
-    evaluate.evaluate,
-    compare.compare,
-    compare.backends,
-    export.export,
-    imatrix.imatrix,
-    check.check,
-    card.card,
-    bench.bench,
-    profile.profile,
-    profile.screen,
-    profile.survey,
-    sensitivity.sensitivity,
-    sweep.sweep,
-    gateway.gateway,
-    mixture.mixture,
-    clipping.clipping,
-    texts.texts,
-    lm_eval.tasks,
-):
-    app.command()(command)
-app.command("lm-eval", context_settings=lm_eval.PASSED_ON)(lm_eval.lm_eval)
+# Groups of `laaciq --help`, in their order.
+_GROUPS = {
+    "Main": (run.run, plan.plan, quantize.quantize, evaluate.evaluate, check.check, card.card, bench.bench),
+    "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
+    "Study": (
+        *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
+        clipping.clipping,
+    ),
+    "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks),
+}
+for _group, _commands in _GROUPS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_group)(_command)
+app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel=_group)(lm_eval.lm_eval)
 
 
 def _version(wanted: bool) -> None:
@@ -82,11 +71,14 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one sentence on standard error and exit status 2."""
+    """Run the command line. What the user can fix is one sentence on standard error and exit status 2; Ctrl-C and SIGTERM are one line that
+    says how to continue, and exit status 130 or 143."""
     try:
-        app()
+        with interruptible():
+            app(prog_name="laaciq")
     except LaaciqError as error:
         Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except Interrupted as interruption:
+        Console(stderr=True).print(interruption_message(sys.argv), soft_wrap=True, highlight=False, markup=False)
+        sys.exit(interruption.status)

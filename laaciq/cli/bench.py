@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -11,32 +11,25 @@ from rich.text import Text
 
 from laaciq import speed
 from laaciq.cli import options as shared
-from laaciq.commands.bench import bench as run_bench
+from laaciq.commands.bench import bench as bench_verb
 from laaciq.engine.progress import TerminalProgress
+from laaciq.options import BenchOptions
 
 
-@shared.options_of(speed.BenchOptions)
-def bench(
-    checkpoint: Annotated[str, typer.Argument(help="The quantized model.")],
-    against: Annotated[
-        str | None, typer.Option(help="The original model; by default what the run that wrote it was given.")
-    ] = None,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **options: Any,
-) -> None:
-    """Measure tokens a second and memory of a quantized checkpoint beside its original."""
-    found = run_bench(checkpoint, against=against, device=device, progress=TerminalProgress(), **options)
+@shared.takes(BenchOptions)
+def bench(as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+    """Measure tokens per second and memory of a quantized checkpoint beside its original."""
+    result = bench_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
     else:
-        Console().print(bench_table(found))
+        Console().print(bench_table(result))
 
 
-def bench_table(found: speed.Bench) -> RenderableType:
-    asked = found.options
-    threads = f", {found.threads} threads" if found.device == "cpu" else ""
-    title = f"{found.original.model} → {found.quantized.model}: {found.dtype} on {found.device}{threads}"
+def bench_table(result: speed.Bench) -> RenderableType:
+    options = result.options
+    threads = f", {result.threads} threads" if result.device == "cpu" else ""
+    title = f"{result.original.model} → {result.quantized.model}: {result.dtype} on {result.device}{threads}"
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for heading in ("original", "quantized", "ratio"):
@@ -48,32 +41,32 @@ def bench_table(found: speed.Bench) -> RenderableType:
         ("peak on CUDA, MB", "peak_bytes", 10**6),
     )
     for label, name, unit in rows:
-        ratio = getattr(found.ratios, name)
+        ratio = getattr(result.ratios, name)
         if ratio is not None:
-            both = (f"{getattr(own, name) / unit:,.1f}" for own in (found.original, found.quantized))
+            both = (f"{getattr(measured, name) / unit:,.1f}" for measured in (result.original, result.quantized))
             table.add_row(label, *both, f"{ratio:.2f}")
     rounds = (
-        f"Medians of {found.rounds} rounds in turn, batch {asked.batch}, {asked.prompt_tokens} tokens of prompt, "
-        f"{asked.new_tokens} new ones."
+        f"Medians of {result.rounds} rounds in turn, batch {options.batch}, {options.prompt_tokens} prompt tokens, "
+        f"{options.new_tokens} new tokens."
     )
     return Group(
         Text(title, style="italic"),
         table,
         Text(rounds, style="dim"),
-        *(Text(line) for line in _kernel_lines(found)),
+        *(Text(line) for line in _kernel_lines(result)),
     )
 
 
-def _kernel_lines(found: speed.Bench) -> list[str]:
-    kernels = found.kernels
+def _kernel_lines(result: speed.Bench) -> list[str]:
+    kernels = result.kernels
     if kernels is None:
-        return ["Not a laaciq checkpoint: it runs on kernels of its own."]
+        return ["Not a laaciq checkpoint: it runs on the kernels of the library that made it."]
     lines = [f"{kernels.int4} layers run on int4 kernels, {kernels.dequantized} on dequantized weights."]
     lines += [f"{count} dequantized: {reason}." for reason, count in kernels.reasons.items()]
     if kernels.dequantized:
         lines.append("Dequantized weights lie in memory beside their codes: they save room on disk alone.")
     if kernels.int4 and kernels.largest_product is not None:
-        tokens = found.options.batch * found.options.prompt_tokens
+        tokens = result.options.batch * result.options.prompt_tokens
         lines.append(
             f"On CUDA int4 layers too dequantize for a product of more than {kernels.largest_product:,} tokens × weights, which is faster: "
             f"with {tokens:,} tokens of prompt, layers of more than {kernels.largest_product // tokens:,} weights do."

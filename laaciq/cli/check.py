@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.options import CheckOptions
 
 
-def check(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished 'laaciq run', or an evaluation.json.")],
-    max_degradation: Annotated[
-        float | None, typer.Option("--max-D", help="Most that a language may lose, 0.05 is 5 %.")
-    ] = None,
-    max_disparity: Annotated[float | None, typer.Option(help="Largest max D − min D.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Judge by the interval's upper end, not its lower.")] = False,
-    as_json: shared.AsJson = False,
-) -> None:
-    """Exit with status 1, and one line for each limit that is exceeded."""
-    from laaciq.commands.check import check as find_failures
+@shared.takes(CheckOptions)
+def check(as_json: shared.AsJson = False, **given: Any) -> None:
+    """Judge a run by limits on what languages lose. Prints PASS, FAIL or INCONCLUSIVE for every limit.
 
-    failures = find_failures(run, max_degradation=max_degradation, max_disparity=max_disparity, strict=strict)
+    PASS: the estimate is within the limit.
+
+    FAIL: the estimate exceeds it, a language collapsed, or fewer than two
+    languages can be compared for --max-disparity.
+
+    INCONCLUSIVE: the limit may hold, but the run does not show it. With
+    --strict the estimate is within the limit and the upper end is not; or a
+    language has fewer than 8 documents; or the original serves no language.
+
+    Exit status: 0 if every limit passes, 1 if one fails, 3 if none fails and
+    one is inconclusive, 2 if an option is wrong.
+    """
+    from laaciq.commands.check import check as check_verb
+
+    result = check_verb(**given)
     if as_json:
-        typer.echo(json.dumps([failure.model_dump() for failure in failures], indent=1))
+        typer.echo(result.model_dump_json(indent=1))
     else:
-        for failure in failures:
-            typer.echo(f"{failure.language or 'all'}: {failure.reason}")
-    if failures:
-        raise typer.Exit(1)
+        for limit in result.limits:
+            typer.echo(str(limit))
+    raise typer.Exit(result.exit_status)

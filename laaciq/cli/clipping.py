@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from laaciq.clipping.sharing import SharingCost
 
 
+@shared.takes()
 def clipping(
-    bits: Annotated[str | None, typer.Option(help="From 2 to 8, with commas between; all unless given.")] = None,
+    bits: Annotated[str | None, typer.Option(help="Bits per code, 2 to 8, such as '3,4'; all by default.")] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Optimal clipping thresholds by distribution and bits, the formulas for them, and what a shared threshold costs."""
@@ -32,15 +33,15 @@ def clipping(
     if not chosen:
         raise BadOption(f"bits {bits!r} are no numbers: give for example 2,3,4")
     formulas = {
-        "published": {own: PUBLISHED.at(own) for own in chosen if own in PUBLISHED},
-        "fitted": {own: FITTED.at(own) for own in chosen},
+        "published": {width: PUBLISHED.at(width) for width in chosen if width in PUBLISHED},
+        "fitted": {width: FITTED.at(width) for width in chosen},
     }
     errors = {formula.name: error_table(formula, formulas[formula.name]) for formula in (PUBLISHED, FITTED)}
     thresholds, costs = _thresholds(chosen), sharing_table(chosen)
     if as_json:
         found = {
             "thresholds": thresholds,
-            "coefficients": {name: {own: c._asdict() for own, c in by.items()} for name, by in formulas.items()},
+            "coefficients": {name: {width: c._asdict() for width, c in by.items()} for name, by in formulas.items()},
             "errors": {name: [asdict(row) for row in rows] for name, rows in errors.items()},
             "sharing": [asdict(cost) for cost in costs],
         }
@@ -59,7 +60,7 @@ def clipping(
 
 
 def _show(console: Console, title: str, table: Table) -> None:
-    """The title on a line of its own: a narrow table would fold it."""
+    """The title on a line above: a narrow table would fold it."""
     console.print(f"\n{title}", style="italic", highlight=False)
     console.print(table)
 
@@ -73,25 +74,27 @@ def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:
         {
             "distribution": str(member),
             "kurtosis": member.kurtosis,
-            "noise_model_seed_step": {own: optimal_threshold(member, own, step="seed").alpha for own in bits},
-            "noise_model_real_step": {own: optimal_threshold(member, own, step="real").alpha for own in bits},
-            "true_error": {own: true_optimal_threshold(member, own).alpha for own in bits},
+            "noise_model_published_step": {
+                width: optimal_threshold(member, width, step="published").alpha for width in bits
+            },
+            "noise_model_real_step": {width: optimal_threshold(member, width, step="real").alpha for width in bits},
+            "true_error": {width: true_optimal_threshold(member, width).alpha for width in bits},
         }
         for member in (GAUSSIAN, LAPLACIAN, GeneralisedGaussian(0.5), StudentT(5.0))
     ]
 
 
 def _threshold_table(rows: list[dict[str, Any]], bits: tuple[int, ...]) -> Table:
-    table = _table("", *(f"{own} bits" for own in bits))
+    table = _table("", *(f"{width} bits" for width in bits))
     labels = {
-        "noise_model_seed_step": "model, Δ = 2α/(2^B−1)",
+        "noise_model_published_step": "model, Δ = 2α/(2^B−1)",
         "noise_model_real_step": "model, Δ = α/q",
         "true_error": "true error",
     }
     for row in rows:
         table.add_row(row["distribution"], style="bold")
         for error, label in labels.items():
-            table.add_row(f" {label}", *(f"{row[error][own]:.3f}" for own in bits))
+            table.add_row(f" {label}", *(f"{row[error][width]:.3f}" for width in bits))
     return table
 
 
@@ -100,7 +103,7 @@ def _formula_table(formulas: dict[str, Any], errors: dict[str, list[FormulaError
     table = _table("formula", "bits", "c", "d", "α", "median", "worst")
     table.add_column("of", no_wrap=True, style="dim")
     for name, rows in errors.items():
-        for own, members in groupby(rows, key=lambda row: row.bits):
+        for width, members in groupby(rows, key=lambda row: row.bits):
             of_bits = list(members)
             dearest = max(of_bits, key=lambda row: row.excess_mse)
             shares = (
@@ -108,13 +111,13 @@ def _formula_table(formulas: dict[str, Any], errors: dict[str, list[FormulaError
                 median(row.excess_mse for row in of_bits),
                 dearest.excess_mse,
             )
-            cells = [f"{value:.3f}" for value in formulas[name][own]] + [f"{100 * share:z.1f} %" for share in shares]
-            table.add_row(name, str(own), *cells, dearest.distribution)
+            cells = [f"{value:.3f}" for value in formulas[name][width]] + [f"{100 * share:z.1f} %" for share in shares]
+            table.add_row(name, str(width), *cells, dearest.distribution)
     return table
 
 
 def _sharing_table(costs: list[SharingCost], bits: tuple[int, ...], part: str, whole: str) -> Table:
-    table = _table("", *(f"{own} bits" for own in bits))
+    table = _table("", *(f"{width} bits" for width in bits))
     for (family, kurtosis), row in groupby(costs, key=lambda cost: (cost.family, cost.effective_kurtosis)):
         ratios = (getattr(cost, part) / getattr(cost, whole) for cost in row)
         factor = 100 if part == "excess" else 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -12,88 +11,89 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, CompareOptions
+from laaciq.cli.fitting import Column, FittedTable
+from laaciq.options import CompareOptions
 
 if TYPE_CHECKING:
     from laaciq.studies.comparison import Comparison
 
-# Those of the report that fit into 80 columns, by their places there; the last only where a library left something alone.
-_HEADS = {0: "method", 1: "bits", 3: "worst", 4: "95 %", 5: "", 6: "mean", 7: "disparity", 8: "s", 9: "left"}
+# Columns of the report's table by their place there: heading, and importance where the terminal is narrow. Libraries left layers
+# unquantized ("left") in few rows; the column is shown only then.
+_COLUMNS: dict[int, tuple[str, int | None]] = {
+    0: ("method", None),
+    1: ("bits", None),
+    3: ("worst", None),
+    4: ("95 %", 2),
+    5: ("", 3),
+    6: ("mean", 4),
+    7: ("disparity", 5),
+    8: ("s", 0),
+    9: ("left", 1),
+}
 
 
-@shared.options_of(CompareOptions)
+@shared.takes(CompareOptions)
 def compare(
-    model: shared.Model = REFERENCE,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            help="With commas between, ours ('laaciq methods') and libraries' ('laaciq backends'); planned ones with a size: planned@4.125."
-        ),
-    ] = None,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Quantize with several libraries and methods, and set what each costs each language beside its size.
+    """Quantize with several libraries and methods, and compare what each costs each language, and its size.
 
-    Run again, it resumes; run in another environment with other libraries, it adds their rows.
+    Run again, it resumes. Run in another environment, which has other libraries, it adds their rows.
     """
-    from laaciq.commands.compare import compare as compare_methods
+    folder = shared.folder_for(CompareOptions, given, out)
+
+    from laaciq.commands.compare import compare as compare_verb
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or CompareOptions(model=model).default_folder
-    values = shared.read_values(options, languages)
-    found = compare_methods(
-        model,
-        methods=shared.split_names(methods),
-        texts=texts,
-        out=target,
-        device=device,
-        progress=TerminalProgress(),
-        **values,
-    )
+    comparison = compare_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(comparison.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(compare_table(found))
-    console.print(f"Report: {Path(target) / 'report.html'}", soft_wrap=True, highlight=False)
+    Console().print(compare_table(comparison))
+    shared.print_lines(f"Report: {folder / 'report.html'}")
 
 
+@shared.takes()
 def backends(as_json: shared.AsJson = False) -> None:
-    """List what other libraries offer to 'laaciq compare', and which of them are installed."""
+    """List what other libraries offer to 'laaciq compare', and which of them are installed.
+
+    One that is not installed shows its extra: run pip install '.[EXTRA]' in your clone of laaciq.
+    """
     from laaciq.backends.registry import BACKENDS
 
     if as_json:
         shown = ("name", "summary", "library", "extra", "bits", "reads_text", "installed")
-        typer.echo(json.dumps([{name: getattr(own, name) for name in shown} for own in BACKENDS.values()], indent=1))
+        typer.echo(
+            json.dumps([{name: getattr(backend, name) for name in shown} for backend in BACKENDS.values()], indent=1)
+        )
         return
     table = Table("name", "what it does", "bits", "reads text", "installed", box=None)
-    for own in BACKENDS.values():
-        here = "yes" if own.installed else f"laaciq\\[{own.extra}]"
-        table.add_row(own.name, own.summary, ", ".join(map(str, own.bits)), "yes" if own.reads_text else "no", here)
+    for backend in BACKENDS.values():
+        bits, reads = ", ".join(map(str, backend.bits)), "yes" if backend.reads_text else "no"
+        installed = "yes" if backend.installed else f"no: '.\\[{backend.extra}]'"
+        table.add_row(backend.name, backend.summary, bits, reads, installed)
     Console().print(table)
 
 
-def compare_table(found: Comparison) -> RenderableType:
+def compare_table(result: Comparison) -> RenderableType:
     """Least loss of the worst-off language first; methods without a result at the end, with their reasons below."""
     from laaciq.report.compare_report import FOOT, cells, title
 
-    table = Table(title=title(found), title_justify="left", box=None, pad_edge=False)
-    said = any(row.made.left_alone for row in found.measured if row.made)
-    heads = {place: heading for place, heading in _HEADS.items() if said or heading != "left"}
-    for heading in heads.values():
+    rows = [cells(row) for row in result.measured]
+    without = [row.method for row in result.failed]
+    columns = []
+    for place, (heading, importance) in _COLUMNS.items():
+        shown = [row[place] for row in rows] + (without if place == 0 else ["–" if place == 1 else ""] * len(without))
+        if heading == "left" and set(shown) <= {"–", ""}:
+            continue
         left = heading in ("method", "95 %", "")
-        table.add_column(
-            heading, justify="left" if left else "right", style="dim" if heading == "95 %" else None, no_wrap=True
-        )
-    for row in found.measured:
-        shown = cells(row)
-        table.add_row(*(shown[place] for place in heads), style="bold" if row.method.startswith("planned") else None)
-    for row in found.failed:
-        table.add_row(row.method, "–", style="dim")
-    reasons = [Text(f"{row.method}: {row.reason}", style="red") for row in found.failed]
+        style = "dim" if heading == "95 %" else None
+        columns.append(Column(heading, shown, importance, "left" if left else "right", style))
+    styles = ["bold" if row.method.startswith("planned") else None for row in result.measured] + ["dim"] * len(without)
+    table = FittedTable(columns, title=title(result), row_styles=styles)
+    reasons = [Text(f"{row.method}: {row.reason}", style="red") for row in result.failed]
     return Group(table, Text(FOOT, style="dim"), *reasons)

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, MeasureOptions
+from laaciq.options import EvaluateOptions
 
 
-@shared.options_of(MeasureOptions)
+@shared.takes(EvaluateOptions)
 def evaluate(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            help="The quantized model, made by anyone: ours, GPTQ, AWQ, bitsandbytes, compressed-tensors, GGUF."
-        ),
-    ],
-    against: Annotated[str, typer.Option(help="The original model.")],
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Measure what a quantized model loses in each language."""
+    folder = shared.folder_for(EvaluateOptions, given, out)
+
     from laaciq.cli.tables import evaluation_table
-    from laaciq.commands.evaluate import evaluate as evaluate_chain
+    from laaciq.commands.evaluate import evaluate as evaluate_verb
     from laaciq.engine.progress import TerminalProgress
 
-    values = shared.read_values(options, languages)
-    found = evaluate_chain(
-        checkpoint, against=against, texts=texts, device=device, progress=TerminalProgress(), **values
-    )
+    evaluation = evaluate_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
-    else:
-        Console().print(evaluation_table(found))
+        typer.echo(evaluation.model_dump_json(indent=1))
+        return
+    Console().print(evaluation_table(evaluation))
+    shared.print_lines(f"Report: {folder / 'report.html'}")

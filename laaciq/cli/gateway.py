@@ -2,89 +2,79 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.cli.fitting import Column, FittedTable
+from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
-    from laaciq.evaluation import Estimate
-    from laaciq.studies import Gateway
-    from laaciq.studies.gateway import ReportedSet
+    from laaciq.stats.estimate import Estimate
+    from laaciq.studies.gateway import Gateway, ReportedSet
     from laaciq.studies.outcomes import Measure, Rank
 
 
-class _Options(MeasureOptions, GridOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.takes(GatewayOptions)
 def gateway(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    protect: Annotated[int, typer.Option(help="How many blocks stay in 16 bits.")] = 3,
-    method: Annotated[str, typer.Option(help="How weights become codes: one that reads no text.")] = "rtn",
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Find the blocks whose protection helps the worst-off language most, and try the theory's. Run again, it resumes."""
-    from laaciq.commands.gateway import gateway as search
+    """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's.
+
+    Run again, it resumes.
+    """
+    folder = shared.folder_for(GatewayOptions, given, out)
+
+    from laaciq.commands.gateway import gateway as gateway_verb
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-gateway"
-    values = shared.read_values(options, languages)
-    found = search(
-        model,
-        texts=texts,
-        protect=protect,
-        method=method,
-        out=target,
-        device=device,
-        progress=TerminalProgress(),
-        **values,
-    )
+    result = gateway_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(gateway_table(found))
-    console.print(f"Result: {target / 'gateway.json'}", soft_wrap=True, highlight=False)
+    Console().print(gateway_table(result))
+    shared.print_lines(f"Result: {folder / 'gateway.json'}")
 
 
-def gateway_table(found: Gateway) -> RenderableType:
+def gateway_table(result: Gateway) -> RenderableType:
     """The sets that were measured on test text, in the order of validation text, and what the search says of first and last block."""
-    title = (
-        f"{found.model}, {found.method}, {found.bits} bits, group {found.group_size}: {found.protect} of {found.blocks} blocks "
-        f"in 16 bits ({found.texts})"
-    )
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("protected", no_wrap=True)
-    for heading in ("rank", "worst loss", "disparity, %", "mean", "bits", "size ÷"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for own in sorted(found.tested, key=lambda own: own.rank.value if own.rank else found.possible):
-        table.add_row(*_row(own))
-    return Group(Text(title, style="italic"), table, *_footer(found))
-
-
-def _row(own: ReportedSet) -> list[RenderableType]:
-    return [
-        set_name(own.blocks),
-        _rank(own.rank) if own.rank else "",
-        _interval(own.worst, 1000, decimals=0),
-        _interval(own.disparity, 100),
-        f"{1000 * own.mean.value:.1f}",
-        f"{own.bits_per_weight:.2f}",
-        f"{own.compression:.2f}",
+    sets = sorted(result.tested, key=lambda s: s.rank.value if s.rank else result.possible)
+    disparities = [f"{100 * s.disparity.value:z.1f}" for s in sets]
+    columns = [
+        Column("protected", [set_name(s.blocks) for s in sets], justify="left"),
+        Column(
+            "rank",
+            [_rank(s.rank) if s.rank else "" for s in sets],
+            importance=4,
+            short=("rank", [str(s.rank.value) if s.rank else "" for s in sets]),
+        ),
+        Column(
+            "worst loss",
+            [_interval(s.worst, 1000, decimals=0) for s in sets],
+            short=("worst loss", [f"{1000 * s.worst.value:z.1f}" for s in sets]),
+        ),
+        Column(
+            "disparity, %",
+            [_interval(s.disparity, 100) for s in sets],
+            importance=3,
+            short=("disparity, %", disparities),
+        ),
+        Column("mean", [f"{1000 * s.mean.value:.1f}" for s in sets], importance=2),
+        Column("bits", [f"{s.bits_per_weight:.2f}" for s in sets], importance=1),
+        Column("size ÷", [f"{s.compression:.2f}" for s in sets], importance=0),
     ]
+    title = (
+        f"{result.model}, {result.method}, {result.bits} bits, group {result.group_size}: {result.protect} of {result.blocks} blocks "
+        f"in 16 bits ({result.texts})"
+    )
+    return Group(FittedTable(columns, title=title, gap=1), *_footer(result))
 
 
 def set_name(blocks: tuple[int, ...]) -> str:
@@ -95,42 +85,44 @@ def _rank(rank: Rank) -> str:
     return f"{rank.value} [{rank.low}, {rank.high}]"
 
 
-def _interval(own: Estimate, scale: int, *, decimals: int = 1) -> str:
-    return f"{scale * own.value:z.1f} [{scale * own.low:z.{decimals}f}, {scale * own.high:z.{decimals}f}]"
+def _interval(estimate: Estimate, scale: int, *, decimals: int = 1) -> str:
+    return (
+        f"{scale * estimate.value:z.1f} [{scale * estimate.low:z.{decimals}f}, {scale * estimate.high:z.{decimals}f}]"
+    )
 
 
-def _footer(found: Gateway) -> list[Text]:
-    among = f"{found.possible} sets" if found.exhaustive else f"{len(found.sets)} measured sets of {found.possible}"
+def _footer(result: Gateway) -> list[Text]:
+    among = f"{result.possible} sets" if result.exhaustive else f"{len(result.sets)} measured sets of {result.possible}"
     lines = [
-        f"Chosen on {found.validation_tokens:,} validation tokens, measured on {found.test_tokens:,} test tokens, "
-        f"{len(found.languages)} languages. Rank: by worst loss on validation text, among {among}. Losses in millinats a token; bits "
-        f"a weight in the blocks; the whole model is so many times smaller than in 16 bits."
+        f"Chosen on {result.validation_tokens:,} validation tokens, measured on {result.test_tokens:,} test tokens, "
+        f"{len(result.languages)} languages. Rank: by worst loss on validation text, among {among}. Losses in millinats per token; bits "
+        f"per weight in the blocks; size ÷ is the size of the whole model in 16 bits over its size here."
     ]
-    lines += [_best(found, measure) for measure in ("worst", "disparity")]
-    for own in found.tested:
-        lines += [_standing(own, name) for name in own.names if name in ("first, best, last", "published", "none")]
-    if found.additive_correlation is not None:
-        lines.append(f"Additive model against measurement: rank correlation {found.additive_correlation:.2f}.")
-    if found.not_served:
-        lines.append(f"Not served by the original and left out: {', '.join(found.not_served)}.")
+    lines += [_best(result, measure) for measure in ("worst", "disparity")]
+    for tested in result.tested:
+        lines += [
+            _standing(tested, name) for name in tested.names if name in ("first, best, last", "published", "none")
+        ]
+    if result.additive_correlation is not None:
+        lines.append(f"Additive model against measurement: rank correlation {result.additive_correlation:.2f}.")
+    if result.not_served:
+        lines.append(f"Not served by the original and left out: {', '.join(result.not_served)}.")
     return [Text(line, style="dim") for line in lines]
 
 
-def _best(found: Gateway, measure: Measure) -> str:
-    best, share = found.best(measure), found.best_share[measure]
+def _best(result: Gateway, measure: Measure) -> str:
+    best, share = result.best(measure), result.best_share[measure]
     held = " and ".join(
         f"{'holds' if block in best.blocks else 'does not hold'} the {name} block ({100 * share[block]:.0f} % of resamples do)"
-        for name, block in (("first", 0), ("last", found.blocks - 1))
+        for name, block in (("first", 0), ("last", result.blocks - 1))
     )
     label = {"worst": "worst loss", "disparity": "disparity"}[measure]
     return f"Best by {label} on validation text: {set_name(best.blocks)}. It {held}."
 
 
-def _standing(own: ReportedSet, name: str) -> str:
+def _standing(tested: ReportedSet, name: str) -> str:
     label = {"first, best, last": "First, best, last", "published": "The theory's set", "none": "No protection"}[name]
     ranks = ""
-    if own.rank and own.disparity_rank:
-        ranks = (
-            f" {set_name(own.blocks)}: rank {_rank(own.rank)} by worst loss, {_rank(own.disparity_rank)} by disparity;"
-        )
-    return f"{label}{ranks or ':'} worst loss on test text minus the best set's: {_interval(own.behind_best, 1000)}."
+    if tested.rank and tested.disparity_rank:
+        ranks = f" {set_name(tested.blocks)}: rank {_rank(tested.rank)} by worst loss, {_rank(tested.disparity_rank)} by disparity;"
+    return f"{label}{ranks or ':'} worst loss on test text minus the best set's: {_interval(tested.behind_best, 1000)}."

@@ -6,40 +6,34 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
+from laaciq.options import ImatrixOptions
 
 
-@shared.options_of(MeasureOptions)
+@shared.takes(ImatrixOptions)
 def imatrix(
     out: Annotated[Path, typer.Option(help="Folder for the files.")],
-    model: shared.Model = REFERENCE,
-    plan: Annotated[
-        Path | None, typer.Option(help="A plan: its weights of languages, and a type for every tensor.")
-    ] = None,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Write an importance matrix of all languages, and a plan's types, for llama.cpp's llama-quantize."""
-    from laaciq.commands.imatrix import imatrix as write
+    """Write an importance matrix of all languages, and the types of a plan, for llama.cpp's llama-quantize."""
+    ImatrixOptions.of(**given)
+
+    from laaciq.commands.imatrix import imatrix as imatrix_verb
     from laaciq.engine.progress import TerminalProgress
 
-    values = shared.read_values(options, languages)
-    found = write(model, out=out, plan=plan, texts=texts, device=device, progress=TerminalProgress(), **values)
+    result = imatrix_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    heaviest = max(found.weights, key=lambda code: found.weights[code])
-    alike = len(set(found.weights.values())) == 1
+    heaviest = max(result.weights, key=lambda code: result.weights[code])
+    alike = len(set(result.weights.values())) == 1
     how = "alike" if alike else f"by the plan's weights, most {heaviest}"
-    console.print(f"{len(found.weights)} languages count {how}.", highlight=False)
-    console.print(
-        f"Written: {', '.join(f'{found.folder}/{name}' for name in found.files)}", soft_wrap=True, highlight=False
+    shared.print_lines(
+        f"{len(result.weights)} languages count {how}.",
+        f"Written: {', '.join(f'{result.folder}/{name}' for name in result.files)}",
+        f"Next: {result.command}",
     )
-    console.print(f"Next: {found.command}", soft_wrap=True, highlight=False)

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN
+from laaciq.options import TasksOptions
 
 
+@shared.takes(TasksOptions)
 def tasks(
-    out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given as --include_path.")],
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    seed: Annotated[int, typer.Option(help="Of the split, as in 'laaciq run'.")] = 0,
+    out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given to lm-eval as --include_path.")],
+    overwrite: shared.Overwrite = False,
+    **given: Any,
 ) -> None:
-    """Write test text as tasks of lm-evaluation-harness: bits per byte, and whose words are in order."""
-    from laaciq.commands.tasks import tasks as write_tasks
+    """Write test text as tasks of lm-evaluation-harness: bits per byte, and which ending has its words in order."""
+    from laaciq.commands.tasks import tasks as tasks_verb
 
-    written = write_tasks(out, texts=texts, languages=shared.split_names(languages), seed=seed)
-    console = Console()
-    for group, members in written.groups.items():
-        console.print(f"{group}: {', '.join(members)}", soft_wrap=True, highlight=False)
+    written = tasks_verb(out, overwrite=overwrite, **given)
     first = next(iter(written.groups))
-    console.print(
-        f"Next: laaciq lm-eval run --model laaciq --model_args pretrained=CHECKPOINT --include_path {out} --tasks {first}",
-        soft_wrap=True,
-        highlight=False,
+    shared.print_lines(
+        *(f"{group}: {', '.join(members)}" for group, members in written.groups.items()),
+        f"Next: laaciq lm-eval run --model laaciq --model_args pretrained=CHECKPOINT --include_path {shlex.quote(str(out))} --tasks {first}",
     )
 
 
-def lm_eval(words: Annotated[list[str] | None, typer.Argument(help="What lm-eval takes.")] = None) -> None:
-    """lm-evaluation-harness, whose models now include 'laaciq': all further words are its own."""
+def lm_eval(words: Annotated[list[str] | None, typer.Argument(help="Arguments of lm-eval.")] = None) -> None:
+    """Run lm-evaluation-harness with 'laaciq' among its models. All further arguments are its own."""
     from laaciq.lm_eval import command_line
 
     command_line(words or [])

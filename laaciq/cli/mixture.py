@@ -2,114 +2,80 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions, MixtureOptions
+from laaciq.cli.fitting import Column, FittedTable
+from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
-    from laaciq.studies import MixtureStudy
-    from laaciq.studies.mixture_results import Setting
-
-_DEFAULT: tuple[int, ...] = MixtureOptions.model_fields["passages"].default
+    from laaciq.studies.mixture_results import MixtureStudy, Setting
 
 
-class _Options(MeasureOptions, MixtureOptions):
-    pass
-
-
-@shared.options_of(_Options)
+@shared.takes(MixtureOptions)
 def mixture(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    passages: Annotated[
-        str, typer.Option(help="Passages a language that are tried, with commas between; all are tried too.")
-    ] = ",".join(map(str, _DEFAULT)),
-    leave_out: Annotated[
-        str | None, typer.Option(help="Leave these out in turn, for example 'swa,tam'; the worst two if not given.")
-    ] = None,
-    test_passages: Annotated[
-        int | None, typer.Option(min=2, help="Most test passages a language, to save time.")
-    ] = None,
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Calibrate on English alone, on all languages, on more and on less text, and measure each language. Run again, it resumes."""
-    from laaciq.commands.mixture import mixture as study
+    """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
+
+    Run again, it resumes.
+    """
+    folder = shared.folder_for(MixtureOptions, given, out)
+
+    from laaciq.commands.mixture import mixture as mixture_verb
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-mixture"
-    values = shared.read_values(options, languages)
-    found = study(
-        model,
-        passages=shared.split_numbers("passages", passages),
-        leave_out=None if leave_out is None else tuple(shared.split_names(leave_out) or ()),
-        test_passages=test_passages,
-        texts=texts,
-        out=target,
-        device=device,
-        progress=TerminalProgress(),
-        **values,
-    )
+    result = mixture_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(mixture_table(found))
-    console.print(f"Report: {target / 'mixture.html'}", soft_wrap=True, highlight=False)
+    Console().print(mixture_table(result))
+    shared.print_lines(f"Report: {folder / 'report.html'}")
 
 
-def mixture_table(found: MixtureStudy) -> RenderableType:
-    """Mixes with numbers of passages, and the recommendation. Fits 80 columns."""
-    grid = f"{found.bits} bits, group {found.group_size}, {'symmetric' if found.symmetric else 'affine'}"
-    title = f"{found.model}, {grid}: D by calibration text ({found.texts})"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("mix", no_wrap=True)
-    for heading in ("passages", "tokens", "worst"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("95 %", style="dim", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for heading in ("mean", "disparity"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for setting in found.settings:
-        chosen = (setting.mix, setting.passages) == (found.recommendation.mix, found.recommendation.passages)
-        table.add_row(
-            *_row(found, setting), style="bold" if chosen else None, end_section=setting.passages == found.most
-        )
-    return Group(table, *_footer(found))
-
-
-def _row(found: MixtureStudy, setting: Setting) -> list[str]:
+def mixture_table(result: MixtureStudy) -> RenderableType:
+    """Mixes with numbers of passages, and the recommendation."""
     from laaciq.studies.recommendation import degradation, degradation_interval
 
-    disparity = setting.disparity
-    return [
-        found.name(setting.mix),
-        str(setting.passages),
-        f"{setting.tokens:,}",
-        degradation(setting.worst),
-        degradation_interval(setting.worst),
-        setting.worst_language,
-        degradation(setting.mean),
-        "–" if disparity is None else f"{100 * disparity.plug_in.value:z.1f} %{'' if disparity.beyond_noise else ' *'}",
+    settings = result.settings
+    columns = [
+        Column("mix", [result.name(s.mix) for s in settings], justify="left"),
+        Column("passages", [str(s.passages) for s in settings], short=("pass.", [str(s.passages) for s in settings])),
+        Column("tokens", [f"{s.tokens:,}" for s in settings], importance=0),
+        Column("worst", [degradation(s.worst) for s in settings]),
+        Column("95 %", [degradation_interval(s.worst) for s in settings], importance=1, justify="left", style="dim"),
+        Column("", [s.worst_language for s in settings], importance=4, justify="left"),
+        Column("mean", [degradation(s.mean) for s in settings], importance=2),
+        Column("disparity", [_disparity(s) for s in settings], importance=3),
     ]
+    recommended = (result.recommendation.mix, result.recommendation.passages)
+    styles = ["bold" if (s.mix, s.passages) == recommended else None for s in settings]
+    grid = f"{result.bits} bits, group {result.group_size}, {'symmetric' if result.symmetric else 'affine'}"
+    title = f"{result.model}, {grid}: D by calibration text ({result.texts})"
+    return Group(FittedTable(columns, title=title, row_styles=styles), *_footer(result))
 
 
-def _footer(found: MixtureStudy) -> list[Text]:
+def _disparity(setting: Setting) -> str:
+    disparity = setting.disparity
+    if disparity is None:
+        return "–"
+    return f"{100 * disparity.plug_in.value:z.1f} %{'' if disparity.beyond_noise else ' *'}"
+
+
+def _footer(result: MixtureStudy) -> list[Text]:
     from laaciq.studies.recommendation import left_out_sentence
 
-    lines = [left_out_sentence(own) for own in found.left_out]
-    if any(own.disparity is not None and not own.disparity.beyond_noise for own in found.settings):
+    lines = [left_out_sentence(language) for language in result.left_out]
+    if any(s.disparity is not None and not s.disparity.beyond_noise for s in result.settings):
         lines.append("* within the noise floor.")
-    if found.not_served:
-        lines.append(f"Not served by the original, left out of all figures: {', '.join(found.not_served)}.")
-    return [Text(line, style="dim") for line in lines] + [Text(found.recommendation.sentence, style="bold")]
+    if result.not_served:
+        lines.append(f"Not served by the original, left out of all figures: {', '.join(result.not_served)}.")
+    return [Text(line, style="dim") for line in lines] + [Text(result.recommendation.sentence, style="bold")]

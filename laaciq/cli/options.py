@@ -1,104 +1,216 @@
-"""Options of commands. Most come from the typed options of `laaciq.options`, so that a word, its default and its help stand in one place."""
+"""Options of commands. Most come from the typed options of `laaciq.options`, so that a name, its default and its help stand in one place.
+
+A command that is decorated with `takes` receives as `**given` only what was typed or stands in a recipe file. So pydantic's `model_fields_set`
+is what the user gave, and an option that a method does not read can be refused.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
+from rich.console import Console
+from typer.models import ArgumentInfo
 
+from laaciq.cli.completion import COMPLETERS
+from laaciq.cli.recipe import read_config
 from laaciq.errors import BadOption
-from laaciq.options import GroupSize, Options
+from laaciq.options import Options, flag, is_repeated
 
-Model = Annotated[str, typer.Argument(help="Folder, .gguf file or hub name; 'reference' is the embedded one.")]
-Languages = Annotated[str | None, typer.Option(help="Only these, for example 'eng,swa,Tamil'.")]
-TextSource = Annotated[
-    str, typer.Option("--texts", help="'builtin', a folder, a .jsonl or .parquet file, datasets:NAME.")
+# Characters of choices beyond which the column of help would be narrow.
+_LONG = 40
+# Where click read a value from, where the user gave it.
+_GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
+
+# Panels of `laaciq COMMAND --help`, in their order.
+_PANELS = {
+    "Model and texts": ("model", "checkpoint", "against", "texts", "languages", "passages", "exposure"),
+    "Method": (
+        *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
+        *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),
+        *("separate", "format", "fold"),
+    ),
+    "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "runtime", "table_overhead"),
+    "Calibration": (
+        *("calibration_languages", "hold_out", "calibration", "calibration_passages", "draws"),
+        *("single_language", "rounds", "leave_out"),
+    ),
+    "Measuring": (
+        *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "generate", "numeric_check"),
+        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "device"),
+        *("max_degradation", "max_disparity", "strict", "lenient"),
+    ),
+    "Output": ("out", "overwrite", "as_json", "base_model", "name", "license", "config"),
+}
+PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
+_ORDER = {name: place for place, name in enumerate(PANEL_OF)}
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of tables.")]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if there is one, else cpu.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results; made if missing, resumed if it is a run's.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote to the same place.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder for the results, by default one in laaciq-runs. The same command continues in it."),
+]
 
 
-def options_of(kind: type[Options]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command that ends in `**options` an option for every described field of `kind`."""
+def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an argument or option for every field of `kind`, and `--config`. What was given reaches it as `**given`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        names = {parameter.name for parameter in own}
-        described = {name: field for name, field in kind.model_fields.items() if field.description}
-        added = [_parameter(name, field) for name, field in described.items() if name not in names]
-        command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *added]}
-        return command
+        explicit = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        names = {parameter.name for parameter in explicit}
+        fields = {} if kind is None else {n: field for n, field in kind.model_fields.items() if n not in names}
+        options = [_option(name, field, kind is not None and name in kind.positional) for name, field in fields.items()]
+
+        @wraps(command)
+        def invoked(context: typer.Context, **values: Any) -> None:
+            given = {o.name: o.read(values[o.name]) for o in options if _is_given(context, o.name)}
+            command(**{name: values[name] for name in names}, **given)
+
+        shown = [*(option.parameter for option in options), *explicit, _CONFIG]
+        parameters = [_CONTEXT, *sorted(map(_arranged, shown), key=_place)]
+        invoked.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        invoked.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return invoked
 
     return decorate
 
 
-def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    kind, default = _console_type(field)
+def folder_for(kind: type[Options], given: dict[str, Any], out: Path | None) -> Path:
+    """Where a command writes. Wrong options are refused here, before anything heavy is imported."""
+    options = kind.of(**given)
+    return options.default_folder if out is None else out
+
+
+def print_lines(*lines: str) -> None:
+    """Sentences and paths as they are: unwrapped, so that a command can be copied."""
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name in _GIVEN_BY
+
+
+def _arranged(parameter: inspect.Parameter) -> inspect.Parameter:
+    """With its panel and what TAB offers; only by keyword, so that the order is free."""
+    kind, info = get_args(parameter.annotation)
+    info = copy(info)
+    # typer has a panel for arguments.
+    info.rich_help_panel = None if isinstance(info, ArgumentInfo) else PANEL_OF.get(parameter.name)
+    if kind is not bool:
+        info.autocompletion = info.autocompletion or COMPLETERS.get(parameter.name)
+    return parameter.replace(annotation=Annotated[kind, info], kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _place(parameter: inspect.Parameter) -> int:
+    """Arguments come first, then options by panel."""
+    if isinstance(get_args(parameter.annotation)[1], ArgumentInfo):
+        return -1
+    return _ORDER.get(parameter.name, len(_ORDER))
+
+
+@dataclass(frozen=True)
+class _Option:
+    """A parameter of a command, and how its value is read into what Python takes."""
+
+    parameter: inspect.Parameter
+    read: Callable[[Any], Any]
+
+    @property
+    def name(self) -> str:
+        return self.parameter.name
+
+
+def _option(name: str, field: FieldInfo, positional: bool) -> _Option:
+    kind, default, read = _console_form(name, field)
     switches = []
     if kind is bool:
-        flag = name.replace("_", "-")
-        off = f"/--no-{flag}" if field.default else ""
-        switches = ["--symmetric/--affine" if name == "symmetric" else f"--{flag}{off}"]
-    annotation = Annotated[kind, typer.Option(*switches, help=field.description)]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        switches = [
+            "--symmetric/--affine"
+            if name == "symmetric"
+            else flag(name) + (f"/{flag(f'no_{name}')}" if default else "")
+        ]
+    elif not positional:
+        switches = [flag(name)]
+    # A list of choices that is too long for its column stands in the help alone.
+    metavar = (
+        f"<{name.replace('_', ' ')}>" if get_origin(kind) is Literal and len(str(get_args(kind))) > _LONG else None
+    )
+    info = (typer.Argument if positional else typer.Option)(*switches, help=field.description, metavar=metavar)
+    return _Option(_keyword(name, Annotated[kind, info], default), read)
 
 
-def _console_type(field: FieldInfo) -> tuple[Any, Any]:
-    """What is typed at the console for a field, and its default there."""
-    if isinstance(field.default, tuple):
-        return list[str], list(field.default)
-    if field.default is None:
-        plain = _plain(field.annotation)
-        # Several names are typed with commas between.
-        return (str if get_origin(plain) is tuple else plain) | None, None
-    if get_origin(field.annotation) is Union:
-        # A number or a word, such as a group size.
-        return str, str(field.default)
-    return type(field.default), field.default
+def _console_form(name: str, field: FieldInfo) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """The type of what is typed for a field, its default, and how it is read."""
+    default: Any = inspect.Parameter.empty if field.is_required() else field.default
+    types = _types(field.annotation)
+    kind = types[0] if len(types) == 1 else str
+    if get_origin(kind) is not tuple:
+        # A number or a word, such as a group size, has a default that is a number.
+        default = str(default) if kind is str and isinstance(default, int) else default
+        return (kind | None if default is None else kind), default, _as_it_is
+    if is_repeated(field) or field.is_required():
+        return list[str], default if field.is_required() else list(default), tuple
+    numbers = _types(get_args(kind)[0]) == [int]
+    read = partial(split_numbers, name) if numbers else split_names
+    return (str | None, None, read) if default is None else (str, ",".join(map(str, default)), read)
 
 
-def _plain(annotation: Any) -> Any:
-    """The type of a value that may also be None."""
-    inner = get_args(annotation)[0]
-    return get_args(inner)[0] if get_origin(inner) is Annotated else inner
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
-def read_values(options: dict[str, Any], languages: str | None) -> dict[str, Any]:
-    """What was typed, as Python has it."""
-    values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in options.items()}
-    if "group_size" in values:
-        values["group_size"] = group_size(values["group_size"])
-    names = {"languages": languages} | {name: values[name] for name in ("calibrate", "hold_out") if name in values}
-    return values | {name: None if text is None else tuple(split_names(text) or ()) for name, text in names.items()}
+def _types(annotation: Any) -> list[Any]:
+    """The types of a union without None and without what pydantic checks beside."""
+    if get_origin(annotation) is Annotated:
+        return _types(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for member in get_args(annotation) if member is not NoneType for kind in _types(member)]
+    return [annotation]
 
 
-def split_names(names: str | None) -> list[str] | None:
-    """`"eng, swa"` → `["eng", "swa"]`."""
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+def split_names(names: str) -> tuple[str, ...]:
+    """`"eng, swa"` → `("eng", "swa")`."""
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def split_numbers(option: str, text: str) -> tuple[int, ...]:
     """`"3, 4"` → `(3, 4)`."""
     try:
-        return tuple(int(own) for own in text.split(",") if own.strip())
+        return tuple(int(number) for number in text.split(",") if number.strip())
     except ValueError:
         raise BadOption(f"{option} {text!r} are no numbers: give for example 2,3,4") from None
 
 
-def group_size(text: str) -> GroupSize:
-    """`"64"` → 64; `channel` and `tensor` as they are."""
-    if text == "channel":
-        return "channel"
-    if text == "tensor":
-        return "tensor"
-    try:
-        return int(text)
-    except ValueError:
-        raise BadOption(f"group size {text!r} is no number: give a number such as 64, 'channel' or 'tensor'") from None
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_CONTEXT = _keyword("context", typer.Context)
+_CONFIG = _keyword(
+    "config",
+    Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file of options, such as the recipe.yaml that every run writes. What is typed wins.",
+            callback=read_config,
+            is_eager=True,
+        ),
+    ],
+    None,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,50 +12,54 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.options import PlanOptions
 
 if TYPE_CHECKING:
     from laaciq.planning.results import Planning
 
 
-@shared.options_of(CheckpointOptions)
+@shared.takes(PlanOptions)
 def plan(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
     out: Annotated[Path, typer.Option(help="File for the plan.")] = Path("plan.json"),
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Plan how each tensor is stored under a size budget, for the worst-off language. Edit the file, or give it to quantize and run."""
-    from laaciq.commands.plan import plan as make
+    """Plan how each tensor is stored under a size budget, for the worst-off language.
+
+    Edit the file, or give it to 'laaciq quantize' and 'laaciq run' as --plan.
+    """
+    options = PlanOptions.of(**given)
+
+    from laaciq.commands.plan import plan as plan_verb
     from laaciq.engine.progress import TerminalProgress
     from laaciq.report.wording import planning_sentences
 
-    values = shared.read_values(options, languages)
-    found = make(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
+    planning = plan_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(planning.model_dump_json(indent=1))
         return
     console = Console()
-    console.print(_bits_table(found))
-    if found.front:
-        console.print(_front_table(found))
-    for sentence in planning_sentences(found):
+    console.print(_bits_table(planning))
+    if planning.front:
+        console.print(_front_table(planning))
+    for sentence in planning_sentences(planning):
         console.print(sentence, highlight=False)
-    size = found.plan.size
+    size = planning.plan.size
     console.print(
-        f"Size: {size.block_bits_per_weight:.2f} bits a weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
+        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
         highlight=False,
     )
-    console.print(f"Next: laaciq quantize {model} --plan {out} --out checkpoint", soft_wrap=True, highlight=False)
+    shared.print_lines(
+        f"Next: {shlex.join(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}"
+    )
 
 
-def _bits_table(found: Planning) -> Table:
+def _bits_table(planning: Planning) -> Table:
     """How many tensors of each kind get how many bits."""
     kinds: dict[str, Counter[int]] = {}
-    for tensor in found.plan.tensors:
+    for tensor in planning.plan.tensors:
         kinds.setdefault(tensor.name.removesuffix(".weight").rpartition(".")[2], Counter())[tensor.bits] += 1
     widths = sorted({bits for counts in kinds.values() for bits in counts})
     table = Table("tensors", *(f"{bits} bits" for bits in widths), box=None)
@@ -63,8 +68,8 @@ def _bits_table(found: Planning) -> Table:
     return table
 
 
-def _front_table(found: Planning) -> Table:
-    table = Table("bits a weight", "worst ΔNLL", "disparity", box=None, title="Predicted", title_justify="left")
-    for point in found.front:
+def _front_table(planning: Planning) -> Table:
+    table = Table("bits per weight", "worst ΔNLL", "disparity", box=None, title="Predicted", title_justify="left")
+    for point in planning.front:
         table.add_row(f"{point.bits_per_weight:.2f}", f"{point.worst:.3f}", f"{100 * point.disparity:.1f} %")
     return table

@@ -3,168 +3,125 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions
+from laaciq.options import ProfileOptions, ScreenOptions, SurveyOptions
 
 if TYPE_CHECKING:
     from laaciq.commands.survey import SurveyRow
     from laaciq.planning.screening import Screening
     from laaciq.profiling.results import Profile
 
-DEFAULT_BITS = 4
-Bits = Annotated[int, typer.Option(help="The bits that are considered.")]
-Kurtosis = Annotated[float, typer.Option(help="κ above which a block is an outlier; the seeds also use 100.")]
 
-
-@shared.options_of(MeasureOptions)
+@shared.takes(ProfileOptions)
 def profile(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    out: Annotated[Path, typer.Option(help="The profile, JSON; its report and plots are written beside it.")] = Path(
-        "profile.json"
-    ),
-    exposure: Annotated[Path | None, typer.Option(help="JSON: tokens seen in training by language.")] = None,
-    predictive: Annotated[
-        bool, typer.Option("--predictive", help="Also predictive redundancy: two more passes.")
-    ] = False,
-    outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
+    out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Measure what is in the weights and how each language uses them."""
-    from laaciq.commands.profile import profile as make_profile
-    from laaciq.engine.progress import TerminalProgress
-    from laaciq.planning.screening import ScreeningThresholds
+    folder = shared.folder_for(ProfileOptions, given, out)
 
-    found = make_profile(
-        model,
-        texts=texts,
-        out=out,
-        device=device,
-        exposure=exposure,
-        predictive=predictive,
-        thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
-        progress=TerminalProgress(),
-        **shared.read_values(options, languages),
-    )
+    from laaciq.commands.profile import profile as profile_verb
+    from laaciq.engine.progress import TerminalProgress
+
+    result = profile_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(_block_table(found), _language_table(found))
-    console.print(f"Report: {out.with_suffix('.html')}", soft_wrap=True, highlight=False)
-    console.print(f"Next: laaciq screen {out} --bits 4", soft_wrap=True, highlight=False)
+    Console().print(profile_tables(result))
+    shared.print_lines(f"Report: {folder / 'report.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder)])}")
 
 
-def screen(
-    source: Annotated[str, typer.Argument(help="A model, or a profile made by 'laaciq profile'.")] = REFERENCE,
-    bits: Bits = DEFAULT_BITS,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    outlier_kurtosis: Kurtosis = OUTLIER_KURTOSIS,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-) -> None:
-    """Predict whether languages will pay differently, and say what to do. A measurement ('laaciq run') decides."""
-    from laaciq.commands.screen import screen as find_screening
+@shared.takes(ScreenOptions)
+def screen(as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+    """Predict whether languages will lose differently, and what to do about it. A measurement ('laaciq run') decides."""
+    ScreenOptions.of(**given)
+
+    from laaciq.commands.screen import screen as screen_verb
     from laaciq.engine.progress import TerminalProgress
-    from laaciq.planning.screening import ScreeningThresholds
 
-    found = find_screening(
-        source,
-        bits=bits,
-        thresholds=ScreeningThresholds.of(outlier_kurtosis=outlier_kurtosis),
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        progress=TerminalProgress(),
-    )
+    screening = screen_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(screening.model_dump_json(indent=1))
     else:
-        _print_screening(found)
+        _print_screening(screening)
 
 
-def survey(
-    models: Annotated[list[str], typer.Argument(help="Models, or profiles made by 'laaciq profile'.")],
-    bits: Bits = DEFAULT_BITS,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-) -> None:
-    """Set models side by side: kurtosis, outlier fractions, risk and architecture."""
-    from laaciq.commands.survey import survey as make_survey
+@shared.takes(SurveyOptions)
+def survey(as_json: shared.AsJson = False, device: shared.Device = "auto", **given: Any) -> None:
+    """Compare models: kurtosis, outlier fractions, risk and architecture."""
+    SurveyOptions.of(**given)
+
+    from laaciq.commands.survey import survey as survey_verb
     from laaciq.engine.progress import TerminalProgress
 
-    rows = make_survey(
-        models,
-        bits=bits,
-        texts=texts,
-        languages=shared.split_names(languages),
-        device=device,
-        progress=TerminalProgress(),
-    )
+    rows = survey_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(json.dumps([row.model_dump() for row in rows], indent=1))
     else:
         Console().print(_survey_table(rows))
 
 
-def _block_table(found: Profile) -> Table:
-    table = Table(title=f"{found.model}: kurtosis by block", title_justify="left", box=None, pad_edge=False)
+def profile_tables(result: Profile) -> RenderableType:
+    """By block, and by language."""
+    return Group(_block_table(result), _language_table(result))
+
+
+def _block_table(result: Profile) -> Table:
+    table = Table(title=f"{result.model}: kurtosis by block", title_justify="left", box=None, pad_edge=False)
     for heading in ("block", "σ", "κ pooled", "κ mean", "κ max", ""):
         table.add_column(heading, justify="right")
-    for block in found.blocks:
+    for block in result.blocks:
         numbers = (block.kurtosis, block.mean_tensor_kurtosis, block.max_tensor_kurtosis)
         row = [f"{block.block}", f"{block.sigma:.4f}", *(f"{number:.2f}" for number in numbers)]
         table.add_row(*row, "outlier" if block.outlier else "", style="bold red" if block.outlier else None)
     return table
 
 
-def _language_table(found: Profile) -> Table:
+def _language_table(result: Profile) -> Table:
     table = Table(title="By language", title_justify="left", box=None, pad_edge=False)
     for heading in ("lang", "bits/B", "R̂", "κ_eff", "tokens/B", "× eng", "fallback", "sinks", "R", "seen"):
         table.add_column(heading, justify="left" if heading == "lang" else "right", no_wrap=True)
-    tokens = {t.language: t for t in found.tokenization}
-    for result in found.languages:
-        own = tokens[result.language]
+    tokens = {t.language: t for t in result.tokenization}
+    for language in result.languages:
+        text = tokens[language.language]
         table.add_row(
-            result.language,
-            "–" if result.bits_per_byte is None else f"{result.bits_per_byte:.2f}",
-            f"{100 * result.outlier_fraction:.2f} %",
-            f"{result.effective_kurtosis:.3f}",
-            f"{own.tokens_per_byte:.3f}",
-            "–" if own.against_english is None else f"{own.against_english:.2f}",
-            f"{100 * own.fallback_share:.1f} %",
-            f"{100 * result.sink_share:.1f} %",
-            "–" if result.spectral_redundancy is None else f"{result.spectral_redundancy.redundancy:.2f}",
-            "–" if result.exposure_tokens is None else f"{result.exposure_tokens / 1e6:.1f} M",
+            language.language,
+            "–" if language.bits_per_byte is None else f"{language.bits_per_byte:.2f}",
+            f"{100 * language.outlier_fraction:.2f} %",
+            f"{language.effective_kurtosis:.3f}",
+            f"{text.tokens_per_byte:.3f}",
+            "–" if text.against_english is None else f"{text.against_english:.2f}",
+            f"{100 * text.fallback_share:.1f} %",
+            f"{100 * language.sink_share:.1f} %",
+            "–" if language.spectral_redundancy is None else f"{language.spectral_redundancy.redundancy:.2f}",
+            "–" if language.exposure_tokens is None else f"{language.exposure_tokens / 1e6:.1f} M",
         )
     return table
 
 
-def _print_screening(found: Screening) -> None:
+def _print_screening(result: Screening) -> None:
     console = Console(highlight=False)
     answers = {True: "yes", False: "no", None: "unknown"}
-    for condition in found.conditions:
+    for condition in result.conditions:
         console.print(
             f"[bold]{condition.name}[/] {condition.question} [bold]{answers[condition.answer]}[/]: {condition.measured}"
         )
-    for box in found.checklist:
+    for box in result.checklist:
         console.print(f"{'☑' if box.done else '☐'} {box.question} {box.answer}")
-    colour = {"HIGH": "red", "MODERATE": "yellow", "LOW": "green"}[found.risk]
-    console.print(f"Risk of disparity: [bold {colour}]{found.risk}[/]. {found.prediction}")
-    console.print(f"Strategy: {found.strategy}")
+    colour = {"HIGH": "red", "MODERATE": "yellow", "LOW": "green"}[result.risk]
+    console.print(f"Risk of disparity: [bold {colour}]{result.risk}[/]. {result.prediction}")
+    console.print(f"Strategy: {result.strategy}")
 
 
 def _survey_table(rows: list[SurveyRow]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,41 +12,39 @@ from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
+from laaciq.options import METHODS, QuantizeOptions
 
 
-@shared.options_of(CheckpointOptions)
+@shared.takes(QuantizeOptions)
 def quantize(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Write a quantized checkpoint that transformers loads once laaciq is imported."""
+    options = QuantizeOptions.of(**given)
+
     from laaciq.cli.tables import size_sentence
-    from laaciq.commands.quantize import quantize as write
+    from laaciq.commands.quantize import quantize as quantize_verb
     from laaciq.engine.progress import TerminalProgress
 
-    values = shared.read_values(options, languages)
-    found = write(model, out=out, texts=texts, device=device, progress=TerminalProgress(), **values)
+    result = quantize_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(size_sentence(found.plans), highlight=False)
-    for folder in found.folders.values():
-        console.print(f"Written: {folder}", soft_wrap=True, highlight=False)
-    first = next(iter(found.folders.values()))
-    console.print(f"Next: laaciq evaluate {first} --against {model}", soft_wrap=True, highlight=False)
+    folders = list(result.folders.values())
+    Console().print(size_sentence(result.plans), highlight=False)
+    shared.print_lines(
+        *(f"Written: {folder}" for folder in folders),
+        f"Next: {shlex.join(['laaciq', 'evaluate', folders[0], '--against', options.model])}",
+    )
 
 
+@shared.takes()
 def methods(as_json: shared.AsJson = False) -> None:
     """List the methods, one line each."""
-    from laaciq.planning.methods import METHODS
-
     if as_json:
         typer.echo(
             json.dumps({method.name: method.summary for method in METHODS.values()}, indent=1, ensure_ascii=False)

@@ -2,47 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.options import BUILTIN, REFERENCE, RunOptions
+from laaciq.options import RunOptions
+
+if TYPE_CHECKING:
+    from laaciq.commands.run import RunResult
 
 
-@shared.options_of(RunOptions)
+@shared.takes(RunOptions)
 def run(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Quantize a model, measure what each language loses, and write a report. Run again, it resumes."""
-    # Heavy imports wait until a command needs them, so that --help answers at once.
-    from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
-    from laaciq.commands.run import run_chain
-    from laaciq.engine.progress import TerminalProgress
+    """Quantize a model, measure what each language loses, and write a report.
 
-    chosen = RunOptions.of(model=model, texts=texts, **shared.read_values(options, languages))
-    folder = out or chosen.default_folder
-    result = run_chain(chosen, out=folder, device=device, progress=TerminalProgress())
+    Run again, it resumes.
+    """
+    folder = shared.folder_for(RunOptions, given, out)
+
+    # Heavy imports wait until options are known to be right, so that --help and errors come at once.
+    from laaciq.commands.run import run as run_verb
+    from laaciq.engine.progress import TerminalProgress
+    from laaciq.report.next_step import next_steps
+
+    result = run_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return
     console = Console()
-    console.print(evaluation_table(result.evaluation, result.baseline))
+    console.print(run_table(result))
+    shared.print_lines(f"Report: {folder / 'report.html'}")
+    size = result.plans.first.size.block_bits_per_weight
+    shared.print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
+
+
+def run_table(result: RunResult) -> RenderableType:
+    """What a run measured, with its size and what was predicted."""
+    from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
+    from laaciq.report.wording import prediction_sentence, spread_sentence
+
+    parts: list[RenderableType] = [evaluation_table(result.evaluation, result.baseline)]
     if result.generation is not None:
-        console.print(generation_table(result.generation))
+        parts.append(generation_table(result.generation))
     if (noise := result.numeric_noise) is not None:
-        console.print(
-            f"Numeric noise, {noise.precision} against {noise.other}: at most {noise.largest:.1e} nats a token ({noise.language}).",
-            highlight=False,
+        parts.append(
+            Text(
+                f"Numeric noise, {noise.precision} against {noise.other}: at most {noise.largest:.1e} nats per token "
+                f"({noise.language})."
+            )
         )
-    console.print(f"Predicted: {result.screening.risk}. {result.screening.prediction}", highlight=False)
-    console.print(size_sentence(result.plans), highlight=False)
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
-    console.print(f"Next: laaciq check {folder} --max-D 0.05 --max-disparity 0.03", soft_wrap=True, highlight=False)
+    if result.spread is not None:
+        parts.append(Text(spread_sentence(result.spread)))
+    parts.append(Text(prediction_sentence(result.screening)))
+    return Group(*parts, Text(size_sentence(result.plans)))

@@ -2,116 +2,115 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.corpus import language
-from laaciq.options import BITS, BUILTIN, REFERENCE, GridOptions, MeasureOptions
+from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
+from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
-    from laaciq.evaluation import Estimate
-    from laaciq.studies import Sweep
+    from laaciq.stats.estimate import Estimate
+    from laaciq.studies.sweep import Sweep
 
 
-class _Options(MeasureOptions, GridOptions):
-    """What a sweep shares with a run; its own `bits` are several."""
-
-
-@shared.options_of(_Options)
+@shared.takes(SweepOptions)
 def sweep(
-    model: shared.Model = REFERENCE,
-    texts: shared.TextSource = BUILTIN,
-    languages: shared.Languages = None,
-    bits: Annotated[str, typer.Option(help="Of 2, 3, 4, 6 and 8, with commas between.")] = ",".join(map(str, BITS)),
-    method: Annotated[str, typer.Option(help="How weights become codes: one that reads no text.")] = "rtn",
-    tolerance: Annotated[float, typer.Option(help="Loss that a language tolerates; 0.05 is 5 %.")] = 0.05,
     out: shared.Out = None,
+    overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Quantize to several numbers of bits, and find the fewest that each language tolerates. Run again, it resumes."""
-    from laaciq.commands.sweep import sweep as sweep_bits
+    """Quantize to several bit widths, and find the fewest bits that each language tolerates.
+
+    Run again, it resumes.
+    """
+    folder = shared.folder_for(SweepOptions, given, out)
+
+    from laaciq.commands.sweep import sweep as sweep_verb
     from laaciq.engine.progress import TerminalProgress
 
-    target = out or Path("laaciq-runs") / f"{Path(model).name}-sweep"
-    values = shared.read_values(options, languages) | {"bits": shared.split_numbers("bits", bits)}
-    found = sweep_bits(
-        model,
-        texts=texts,
-        tolerance=tolerance,
-        method=method,
-        out=target,
-        device=device,
-        progress=TerminalProgress(),
-        **values,
-    )
+    result = sweep_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json(indent=1))
         return
-    console = Console()
-    console.print(sweep_table(found))
-    console.print(f"Result: {target / 'sweep.json'}", soft_wrap=True, highlight=False)
+    Console().print(sweep_table(result))
+    shared.print_lines(f"Result: {folder / 'sweep.json'}")
 
 
-def sweep_table(found: Sweep) -> RenderableType:
+def sweep_table(result: Sweep) -> RenderableType:
     """D by language and bits, the languages that need most bits first; what is tolerated in green."""
-    title = f"{found.model}, {found.method}, group {found.group_size}: D by bits ({found.texts})"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("language", no_wrap=True)
-    for own in found.bits:
-        table.add_column(f"{own} bits", justify="right", no_wrap=True)
-    table.add_column(f"bits for {100 * found.tolerance:g} %", justify="right", no_wrap=True)
-    for code in sorted(found.languages, key=lambda code: _need(found, code)):
-        enough = found.tolerated_bits[code]
-        cells = [_cell(found.degradation[code][own], enough is not None and own >= enough) for own in found.bits]
-        table.add_row(f"{code} {language(code).name}", *cells, _bits(enough))
-    for label, measure in (("disparity", "plug_in"), ("noise floor", "noise_floor")):
-        table.add_row(Text(label, style="dim"), *(_disparity(found, own, measure) for own in found.bits), "")
-    return Group(table, *_footer(found))
+    from laaciq.corpus.languages import language
+
+    codes = sorted(result.languages, key=lambda code: _need(result, code))
+    columns = [
+        language_column(
+            [*(f"{code} {language(code).name}" for code in codes), *_dim("disparity", "noise floor")],
+            [*codes, *_dim("disp.", "floor")],
+        )
+    ]
+    columns += [_bits_column(result, codes, bits) for bits in result.bits]
+    needed: list[Cell] = [*(_bits(result.tolerated_bits[code]) for code in codes), "", ""]
+    columns.append(Column(f"bits for {100 * result.tolerance:g} %", needed, short=("bits", needed)))
+    title = f"{result.model}, {result.method}, group {result.group_size}: D by bits ({result.texts})"
+    return Group(FittedTable(columns, title=title), *_footer(result))
 
 
-def _need(found: Sweep, code: str) -> tuple[float, float]:
+def _bits_column(result: Sweep, codes: list[str], bits: int) -> Column:
+    from laaciq.evaluation.degradation import COLLAPSE_FACTOR
+
+    losses = [result.degradation[code][bits] for code in codes]
+    disparity = result.disparity[bits]
+    spread = (None, None) if disparity is None else (disparity.plug_in.value, disparity.noise_floor)
+    styles = [
+        "green" if (enough := result.tolerated_bits[code]) is not None and bits >= enough else "default"
+        for code in codes
+    ]
+    full, short = (
+        [
+            *(_cell(loss, style, unit, collapsed) for loss, style in zip(losses, styles, strict=True)),
+            *_dim(*("–" if value is None else f"{_percentage(value)}{unit}" for value in spread)),
+        ]
+        for unit, collapsed in ((" %", "collapsed"), ("", f">{100 * (COLLAPSE_FACTOR - 1)}"))
+    )
+    return Column(f"{bits} bits", full, short=(f"{bits} (%)", short))
+
+
+def _dim(*cells: str) -> list[Text]:
+    return [Text(cell, style="dim") for cell in cells]
+
+
+def _need(result: Sweep, code: str) -> tuple[float, float]:
     """Sorts by bits needed, most first, then by the loss at the fewest bits."""
-    enough = found.tolerated_bits[code]
-    at_fewest = found.degradation[code][found.bits[0]]
+    enough = result.tolerated_bits[code]
+    at_fewest = result.degradation[code][result.bits[0]]
     return -(enough or float("inf")), -(at_fewest.value if at_fewest else float("inf"))
 
 
-def _cell(degradation: Estimate | None, tolerated: bool) -> Text:
+def _cell(degradation: Estimate | None, style: str, unit: str, collapsed: str) -> Text:
     if degradation is None:
-        return Text("collapsed", style="bold red")
-    return Text(_percent(degradation.value), style="green" if tolerated else "default")
+        return Text(collapsed, style="bold red")
+    return Text(f"{_percentage(degradation.value)}{unit}", style=style)
 
 
 def _bits(bits: int | None) -> Text:
     return Text("none", style="bold red") if bits is None else Text(str(bits))
 
 
-def _disparity(found: Sweep, bits: int, measure: str) -> Text:
-    own = found.disparity[bits]
-    if own is None:
-        return Text("–", style="dim")
-    value = own.plug_in.value if measure == "plug_in" else own.noise_floor
-    return Text(_percent(value), style="dim")
+def _percentage(value: float) -> str:
+    return f"{100 * value:z.1f}"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:z.1f} %"
-
-
-def _footer(found: Sweep) -> list[Text]:
+def _footer(result: Sweep) -> list[Text]:
     lines = [
         "Disparity is never beyond noise."
-        if found.critical_bits is None
-        else f"B* = {found.critical_bits}: the most bits at which disparity is beyond noise."
+        if result.critical_bits is None
+        else f"B* = {result.critical_bits}: the most bits at which disparity is beyond noise."
     ]
-    if found.not_served:
-        lines.append(f"Not served by the original, left out of all figures: {', '.join(found.not_served)}.")
+    if result.not_served:
+        lines.append(f"Not served by the original, left out of all figures: {', '.join(result.not_served)}.")
     return [Text(line, style="dim") for line in lines]

@@ -2,62 +2,94 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from laaciq.cli.fitting import Column, FittedTable, language_column
 from laaciq.evaluation import Evaluation, LanguageResult
-from laaciq.evaluation.generation import GenerationResult
 from laaciq.evaluation.verdict import percent
-from laaciq.quantization.plan import PlanSet
-from laaciq.report.wording import usual_sentence
+from laaciq.report.wording import baseline_sentence
+
+if TYPE_CHECKING:
+    from laaciq.evaluation.generation import GenerationResult
+    from laaciq.quantization.plan import PlanSet
 
 _BAR_WIDTH = 12
 
 
 def evaluation_table(evaluation: Evaluation, baseline: Evaluation | None = None) -> RenderableType:
-    """By language, worst first; languages that the original does not serve stand at the end. Fits 80 columns.
+    """By language, worst first; languages that the original does not serve stand at the end.
 
-    Of a `baseline` D stands beside, in the place of agreement.
+    With a `baseline`, its D stands in the place of agreement. Where the terminal is narrow, D and its interval stay longest.
     """
-    title = f"{evaluation.original} → {evaluation.quantized}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("language", no_wrap=True)
-    table.add_column("bits/byte", justify="right", no_wrap=True)
-    table.add_column("D", justify="right", no_wrap=True)
-    table.add_column("95 %", style="dim", no_wrap=True)
-    table.add_column("", width=_BAR_WIDTH, no_wrap=True)
-    table.add_column("KL", justify="right", no_wrap=True)
-    table.add_column("agree" if baseline is None else "usual D", justify="right", no_wrap=True)
+    results = evaluation.worst_first
     longest = max((r.degradation.value for r in evaluation.judged if r.degradation), default=0.0)
-    for result in evaluation.worst_first:
-        cells = _language_row(result, longest)
-        table.add_row(*(cells if baseline is None else [*cells[:-1], _usual(result, baseline)]))
-    beside = [] if baseline is None else [Text(usual_sentence(evaluation, baseline), style="bold")]
+    columns = [
+        language_column(
+            [Text(f"{r.language} {r.name}", style=_label_style(r)) for r in results],
+            [Text(r.language, style=_label_style(r)) for r in results],
+        ),
+        Column("bits/byte", [_bits_per_byte(r) for r in results], importance=3),
+        Column("D", [_degradation(r) for r in results]),
+        Column(
+            "95 %",
+            [_state(r) or _interval(r) for r in results],
+            importance=5,
+            justify="left",
+            style="dim",
+            short=("", [_state(r) for r in results]),
+        ),
+        Column("", [_bar(r, longest) for r in results], importance=0, justify="left"),
+        Column("KL", [f"{r.kl_per_token:.3f}" if r.served else "" for r in results], importance=1),
+    ]
+    if baseline is None:
+        agreement = [f"{100 * r.top_agreement:.0f} %" if r.served else "" for r in results]
+        columns.append(Column("agree", agreement, importance=2))
+    else:
+        columns.append(Column("baseline D", [_baseline(r, baseline) for r in results], importance=4))
+    table = FittedTable(columns, title=f"{evaluation.original} → {evaluation.quantized}")
+    beside = [] if baseline is None else [Text(baseline_sentence(evaluation, baseline), style="bold")]
     return Group(table, *_footer(evaluation), *beside)
 
 
-def _usual(result: LanguageResult, baseline: Evaluation) -> str:
-    other = baseline[result.language]
+def _label_style(result: LanguageResult) -> str:
+    return "dim" if not result.served else "bold red" if result.collapsed else ""
+
+
+def _bits_per_byte(result: LanguageResult) -> Text:
+    return Text(f"{result.original.bits_per_byte:.2f}", style="" if result.served else "dim")
+
+
+def _degradation(result: LanguageResult) -> str:
+    return "" if not result.served or result.degradation is None else f"{100 * result.degradation.value:.1f} %"
+
+
+def _state(result: LanguageResult) -> Text:
+    """Why a language has no D; empty if it has one."""
+    if not result.served:
+        return Text("not served")
+    return Text("collapsed", style="bold red") if result.degradation is None else Text("")
+
+
+def _interval(result: LanguageResult) -> str:
+    loss = result.degradation
+    return "" if loss is None else f"{100 * loss.low:.1f} to {100 * loss.high:.1f}"
+
+
+def _baseline(result: LanguageResult, baseline: Evaluation) -> str:
     if not result.served:
         return ""
-    return "collapsed" if other.degradation is None else f"{100 * other.degradation.value:.1f} %"
+    loss = baseline[result.language].degradation
+    return "collapsed" if loss is None else f"{100 * loss.value:.1f} %"
 
 
-def _language_row(result: LanguageResult, longest: float) -> list[RenderableType]:
-    label, bits = f"{result.language} {result.name}", f"{result.original.bits_per_byte:.2f}"
-    kl, agreement = f"{result.kl_per_token:.3f}", f"{100 * result.top_agreement:.0f} %"
-    if not result.served:
-        return [Text(label, style="dim"), Text(bits, style="dim"), "", "not served", "", "", ""]
-    if result.degradation is None:
-        return [Text(label, style="bold red"), bits, "", Text("collapsed", style="bold red"), "", kl, agreement]
-    loss = result.degradation
-    interval = f"{100 * loss.low:.1f} to {100 * loss.high:.1f}"
-    return [label, bits, f"{100 * loss.value:.1f} %", interval, _bar(loss.value, longest), kl, agreement]
-
-
-def _bar(value: float, longest: float) -> Text:
-    share = max(0.0, value) / longest if longest > 0 else 0.0
+def _bar(result: LanguageResult, longest: float) -> Text:
+    if not result.served or result.degradation is None:
+        return Text("")
+    share = max(0.0, result.degradation.value) / longest if longest > 0 else 0.0
     colour = "red" if share > 0.75 else "yellow" if share > 0.5 else "green"
     return Text("█" * max(1, round(share * _BAR_WIDTH)), style=colour)
 
@@ -95,7 +127,8 @@ def folding_table(before: Evaluation, after: Evaluation) -> Table:
     for result in before.worst_first:
         if result.served:
             table.add_row(
-                f"{result.language} {result.name}", *(_loss(found[result.language]) for found in (before, after))
+                f"{result.language} {result.name}",
+                *(_loss(evaluation[result.language]) for evaluation in (before, after)),
             )
     return table
 
@@ -123,7 +156,7 @@ def _share(value: float | None) -> str:
 def size_sentence(plans: PlanSet) -> str:
     size = plans.first.size
     sentence = (
-        f"Size: {size.block_bits_per_weight:.2f} bits a weight in the blocks, {size.model_bytes / 1e6:.1f} MB in all "
+        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bytes / 1e6:.1f} MB in all "
         f"(original in 16 bits {size.original_model_bytes / 1e6:.1f} MB, {size.compression:.1f} times smaller)"
     )
     if len(plans.plans) > 1:

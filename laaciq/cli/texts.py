@@ -14,19 +14,22 @@ from laaciq.corpus import Texts, read_texts
 from laaciq.options import BUILTIN
 
 
+@shared.takes()
 def texts(
     source: Annotated[
-        str, typer.Argument(help="'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
+        str, typer.Argument(help="Texts: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.")
     ] = BUILTIN,
-    languages: shared.Languages = None,
+    languages: Annotated[
+        str | None, typer.Option(help="Show these languages only, such as 'eng,swa,Tamil'; all by default.")
+    ] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the languages, scripts, passages and bytes of a set of texts."""
-    found = read_texts(source).select(shared.split_names(languages))
+    chosen = read_texts(source).select(None if languages is None else shared.split_names(languages))
     if as_json:
-        typer.echo(json.dumps(_summary(found), ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(_summary(chosen), ensure_ascii=False, indent=1))
     else:
-        Console().print(_table(found))
+        Console().print(_table(chosen))
 
 
 def _summary(texts: Texts) -> dict[str, object]:
@@ -57,10 +60,16 @@ def _table(texts: Texts) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in ("language", "name", "script"):
         table.add_column(heading)
-    for heading in ("passages", "bytes", "bytes a passage"):
+    for heading in ("passages", "bytes", "bytes per passage"):
         table.add_column(heading, justify="right")
     for code, passages in texts.by_language.items():
         size = passages.byte_count
-        own = passages.language
-        table.add_row(code, own.name, own.script, f"{len(passages)}", f"{size:,}", f"{size / len(passages):.0f}")
+        table.add_row(
+            code,
+            passages.language.name,
+            passages.language.script,
+            f"{len(passages)}",
+            f"{size:,}",
+            f"{size / len(passages):.0f}",
+        )
     return table

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from laaciq.clipping.distributions import Distribution, GeneralisedGaussian, StudentT
 from laaciq.clipping.noise_model import model_mse
@@ -52,7 +51,8 @@ class Formula:
 
 # At −0.9 the published formula gives 1.81σ, between what is best there (1.97σ) and what is best for uniform weights (1.64σ).
 PUBLISHED = Formula("published", {4: Coefficients(2.5, 0.3)}, least_kurtosis=-0.9)
-# By `fit`. Tails lighter than Gaussian are taken as Gaussian: to clip too little costs a little, to clip too much costs a lot.
+# Least squares of α* on ln(1+κ) over `FAMILY`, α* being the noise model's optimum; tests/clipping/test_formula.py fits them again.
+# Tails lighter than Gaussian are taken as Gaussian: clipping too little costs a little, clipping too much costs a lot.
 FITTED = Formula(
     "fitted",
     {
@@ -77,19 +77,6 @@ def clip_ratio(kurtosis: ArrayLike, bits: int, formula: Formula = FITTED) -> np.
     return coefficients.intercept + coefficients.slope * np.log1p(_clamped(kurtosis, formula))
 
 
-def slope(kurtosis: ArrayLike, bits: int, formula: Formula = FITTED) -> np.ndarray:
-    """g'(κ) = ∂f/∂κ = d_B/(1+κ); 0 where κ is clamped."""
-    inside = np.asarray(kurtosis, dtype=np.float64) >= formula.least_kurtosis
-    return np.where(inside, formula.at(bits).slope / (1 + _clamped(kurtosis, formula)), 0.0)
-
-
-def fit(bits: int) -> Coefficients:
-    """Ordinary least squares of α* on ln(1+κ) over `FAMILY`, α* being the noise model's optimum with the theory's step."""
-    optima = [optimal_threshold(member, bits).alpha for member in FAMILY]
-    line = stats.linregress([np.log1p(member.kurtosis) for member in FAMILY], optima)
-    return Coefficients(float(line.intercept), float(line.slope))
-
-
 @dataclass(frozen=True)
 class FormulaError:
     """One distribution: its optimum under the noise model, the formula's α, and what it costs to use the latter."""
@@ -106,12 +93,12 @@ class FormulaError:
 def error_table(formula: Formula = FITTED, bits: Iterable[int] | None = None) -> list[FormulaError]:
     """`relative_error` is α/α* − 1, `excess_mse` is MSE(α)/MSE(α*) − 1; of every member of `FAMILY`, at `bits` or all that `formula` has."""
     rows = []
-    for own in formula.coefficients if bits is None else bits:
+    for width in formula.coefficients if bits is None else bits:
         for member in FAMILY:
-            best, alpha = optimal_threshold(member, own), float(clip_ratio(member.kurtosis, own, formula))
-            excess = float(model_mse(member, alpha, own)) / best.mse - 1
+            best, alpha = optimal_threshold(member, width), float(clip_ratio(member.kurtosis, width, formula))
+            excess = float(model_mse(member, alpha, width)) / best.mse - 1
             rows.append(
-                FormulaError(own, str(member), member.kurtosis, best.alpha, alpha, alpha / best.alpha - 1, excess)
+                FormulaError(width, str(member), member.kurtosis, best.alpha, alpha, alpha / best.alpha - 1, excess)
             )
     return rows
 

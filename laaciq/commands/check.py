@@ -1,60 +1,187 @@
-"""A gate for continuous integration: does a run stay within what you allow?"""
+"""`check`: a gate for continuous integration. Does a run stay within the limits that you set?
+
+Each limit is judged by the estimate, or by an end of its 95 % interval. PASS: that value is within the limit. FAIL: the estimate exceeds the
+limit, or with `lenient` the lower end does. INCONCLUSIVE: the limit may hold, but the run does not show it. That is so if with `strict` only
+the estimate is within the limit and the upper end is not, if a language has fewer than 8 documents, or if the original serves no language.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, Unpack
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
-from laaciq.evaluation import Estimate, Evaluation
+from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.options import CheckOptions
+from laaciq.options.keywords import CheckKeywords
+
+Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+JudgedBy = Literal["estimate", "upper end", "lower end"]
+EXIT_STATUS: dict[Verdict, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
+# The tests simulate how often intervals cover from 8 documents on; of fewer, nothing is known.
+FEWEST_DOCUMENTS = 8
 
 
-class Failure(BaseModel):
-    """One limit that is exceeded. `language` is None for the disparity."""
-
+class _Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    language: str | None
+
+class LanguageVerdict(_Result):
+    """One language under `--max-D`. `degradation` is None if the language collapsed."""
+
+    language: str
+    name: str
+    verdict: Verdict
+    degradation: Estimate | None
+
+    def __str__(self) -> str:
+        return f"{self.name} {'collapsed' if self.degradation is None else _interval(self.degradation)}"
+
+
+class LimitVerdict(_Result):
+    """One limit. `languages` are those that fail or are inconclusive, worst first; always empty for the disparity."""
+
+    option: Literal["--max-D", "--max-disparity"]
+    limit: float
+    judged_by: JudgedBy
+    verdict: Verdict
     reason: str
+    languages: list[LanguageVerdict] = []
+
+    def __str__(self) -> str:
+        return f"{self.verdict} {self.option} {self.limit:g}, judged by the {self.judged_by}: {self.reason}"
 
 
-def check(
-    run: str | Path, *, max_degradation: float | None = None, max_disparity: float | None = None, strict: bool = False
-) -> list[Failure]:
-    """The limits that a run exceeds for certain: by the lower end of the interval, or with `strict` those it may exceed, by the upper."""
-    if max_degradation is None and max_disparity is None:
-        raise BadOption("nothing to check: give --max-D, --max-disparity or both")
-    evaluation = read_evaluation(Path(run))
-    failures = []
-    if max_degradation is not None:
-        for result in evaluation.languages:
-            if not result.served:
-                continue
-            if result.degradation is None:
-                failures.append(Failure(language=result.language, reason=f"{result.name} collapsed"))
-            elif (reason := _exceeds(result.degradation, max_degradation, strict)) is not None:
-                failures.append(Failure(language=result.language, reason=f"{result.name} loses {reason}"))
-    if max_disparity is not None and evaluation.disparity is not None:
-        reason = _exceeds(evaluation.disparity.plug_in, max_disparity, strict)
-        if reason is not None:
-            failures.append(Failure(language=None, reason=f"disparity is {reason}"))
-    return failures
+class CheckResult(_Result):
+    """All limits that were given, and one verdict: FAIL if one fails, PASS only if all pass."""
+
+    verdict: Verdict
+    limits: list[LimitVerdict]
+
+    @property
+    def exit_status(self) -> int:
+        return EXIT_STATUS[self.verdict]
+
+
+def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
+    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`. Options
+    as in `CheckOptions`.
+
+    A language that collapsed fails both limits; fewer than two languages that can be compared fail `max_disparity`. `strict` judges by the
+    upper end of the interval, `lenient` by the lower end.
+    """
+    chosen = CheckOptions.of(run=run, **options)
+    judged_by: JudgedBy = "upper end" if chosen.strict else "lower end" if chosen.lenient else "estimate"
+    evaluation = read_evaluation(Path(chosen.run))
+    limits = []
+    if chosen.max_degradation is not None:
+        limits.append(_check_degradation(evaluation, chosen.max_degradation, judged_by))
+    if chosen.max_disparity is not None:
+        limits.append(_check_disparity(evaluation, chosen.max_disparity, judged_by))
+    return CheckResult(verdict=_worst([limit.verdict for limit in limits]), limits=limits)
 
 
 def read_evaluation(run: Path) -> Evaluation:
-    """The evaluation of a run's folder, or an evaluation file itself."""
+    """The evaluation in a finished run's folder, or in a file."""
     path = run / "evaluation.json" if run.is_dir() else run
+    marker = read_marker(run) if run.is_dir() else None
+    if marker is not None and not marker.get("finished"):
+        raise BadOption(f"{run} is not finished: run '{marker.get('command', 'laaciq run')} --out {run}' again")
     try:
         return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except OSError:
         raise BadOption(f"{run} holds no evaluation: give the folder of a finished 'laaciq run'") from None
     except (ValidationError, UnicodeDecodeError):
         raise BadOption(f"{path} is no evaluation of this version: run 'laaciq run' again") from None
 
 
-def _exceeds(estimate: Estimate, limit: float, strict: bool) -> str | None:
-    judged = estimate.high if strict else estimate.low
-    if judged <= limit:
-        return None
-    return f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}], more than {limit}"
+def judge(estimate: Estimate, limit: float, judged_by: JudgedBy, *, documents: int) -> Verdict:
+    """One value under one limit, by the rule at the top of this file."""
+    if judged_by != "lower end" and estimate.value > limit:
+        return "FAIL"
+    if documents < FEWEST_DOCUMENTS:
+        return "INCONCLUSIVE"
+    if judged_by == "lower end":
+        return "FAIL" if estimate.low > limit else "PASS"
+    return "PASS" if judged_by == "estimate" or estimate.high <= limit else "INCONCLUSIVE"
+
+
+def _check_degradation(evaluation: Evaluation, limit: float, judged_by: JudgedBy) -> LimitVerdict:
+    served = [result for result in evaluation.worst_first if result.served]
+    languages = [_judge_language(result, limit, judged_by) for result in served]
+    not_served = len(evaluation.languages) - len(served)
+    pronoun = "it" if not_served == 1 else "them"
+    more = f"; {not_served} not judged, since the original does not serve {pronoun}" if not_served else ""
+    reason = "the original serves no language, so that there is nothing to judge"
+    if languages:
+        lists = [
+            f"{_count(members)} of {len(languages)} {verb}: {', '.join(map(str, members))}"
+            for verb, members in _by_verdict(languages)
+        ]
+        reason = "; ".join(lists) or f"the worst of {_count(languages)} is {languages[0]}"
+    return LimitVerdict(
+        option="--max-D",
+        limit=limit,
+        judged_by=judged_by,
+        verdict=_worst([language.verdict for language in languages]),
+        reason=reason + more,
+        languages=[language for language in languages if language.verdict != "PASS"],
+    )
+
+
+def _judge_language(result: LanguageResult, limit: float, judged_by: JudgedBy) -> LanguageVerdict:
+    degradation = None if result.collapsed else result.degradation
+    return LanguageVerdict(
+        language=result.language,
+        name=result.name,
+        verdict="FAIL" if degradation is None else judge(degradation, limit, judged_by, documents=result.documents),
+        degradation=degradation,
+    )
+
+
+def _check_disparity(evaluation: Evaluation, limit: float, judged_by: JudgedBy) -> LimitVerdict:
+    collapsed = [result.name for result in evaluation.languages if result.served and result.collapsed]
+    disparity = evaluation.disparity
+    verdict: Verdict = "FAIL"
+    if collapsed:
+        reason = f"{', '.join(collapsed)} collapsed"
+    elif disparity is None:
+        reason = "fewer than two languages can be compared"
+    else:
+        documents = min(result.documents for result in evaluation.judged)
+        verdict = judge(disparity.plug_in, limit, judged_by, documents=documents)
+        worst, best = evaluation[disparity.worst_language], evaluation[disparity.best_language]
+        reason = f"{_interval(disparity.plug_in)}, from {worst.name} to {best.name}"
+    return LimitVerdict(option="--max-disparity", limit=limit, judged_by=judged_by, verdict=verdict, reason=reason)
+
+
+def _worst(verdicts: list[Verdict]) -> Verdict:
+    """INCONCLUSIVE also if there is nothing to judge."""
+    if "FAIL" in verdicts:
+        return "FAIL"
+    return "PASS" if verdicts and "INCONCLUSIVE" not in verdicts else "INCONCLUSIVE"
+
+
+def _by_verdict(languages: list[LanguageVerdict]) -> list[tuple[str, list[LanguageVerdict]]]:
+    verbs: dict[Verdict, tuple[str, str]] = {
+        "FAIL": ("fails", "fail"),
+        "INCONCLUSIVE": ("is inconclusive", "are inconclusive"),
+    }
+    grouped = []
+    for verdict, (one, several) in verbs.items():
+        if members := [language for language in languages if language.verdict == verdict]:
+            grouped.append((one if len(members) == 1 else several, members))
+    return grouped
+
+
+def _count(languages: list[LanguageVerdict]) -> str:
+    return f"{len(languages)} language{'s' * (len(languages) > 1)}"
+
+
+def _interval(estimate: Estimate) -> str:
+    # z: a small gain is 0.00, not -0.00.
+    value, low, high = (f"{100 * number:z.2f} %" for number in (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]"

@@ -2,62 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
-from laaciq.corpus import read_split
 from laaciq.engine.progress import Progress
+from laaciq.engine.recipe import recipe_of
 from laaciq.errors import BadOption
-from laaciq.evaluation import Evaluation, evaluate_measurements, measure
+from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.models.loading import pick_device
-from laaciq.options import BUILTIN, MeasureOptions
-from laaciq.quantization.switch import for_language
+from laaciq.options import EvaluateOptions
+from laaciq.options.keywords import EvaluateKeywords
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
+from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.estimate import estimate, require_memory
+from laaciq.trials.session import Session
 
 
 def evaluate(
     checkpoint: str | Path,
     *,
     against: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
+    out: str | Path | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
-    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original; see `MeasureOptions`."""
-    progress = progress or Progress()
-    asked = MeasureOptions.of(**options)
-    original_folder = find_model(against)
-    test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
-    require_memory(estimate(original_folder, test, device=pick_device(device)), pick_device(device))
-    folder = find_model(checkpoint)
-    original, quantized = load(original_folder, device=device), load(folder, device=device)
-    _require_same_tokens(original, quantized)
-    with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
-        measurements = []
-        for code, passages in test.by_language.items():
-            with for_language(quantized, code):
-                measurements.append(measure(original, quantized, passages, asked, advance=advance))
-    return evaluate_measurements(
-        measurements,
-        original=original_folder.name,
-        quantized=str(checkpoint),
-        texts=test.name,
-        parallel=test.parallel,
-        served_bound=asked.served_bound,
-        seed=asked.seed,
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original.
+
+    Options as in `EvaluateOptions`. With `out`, measurements are kept there, and `evaluation.json`, `report.html` and `report.md` are written.
+    """
+    chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
+    session = Session.open(
+        chosen.against,
+        chosen.texts,
+        chosen.measuring(),
+        languages=chosen.languages,
+        passages=chosen.passages,
+        out=out,
+        description={"command": chosen.command},
+        overwrite=overwrite,
+        recipe=recipe_of(chosen),
+        device=device,
+        progress=progress,
     )
+    test = session.split.test
+    require_memory(estimate(session.folder, test, device=session.place), session.place)
+    folder = find_model(checkpoint)
+    quantized = load(folder, device=device)
+    _require_same_tokens(session.original, quantized)
+    candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
+    (measured,) = session.measure([candidate], test)
+    evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
+    session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
+    session.store.write("report.md", markdown_report(evaluation, None, command=chosen.command))
+    session.store.write("report.html", html_report(evaluation, None, command=chosen.command))
+    session.store.finish()
+    return evaluation
 
 
 def _require_same_tokens(original: LanguageModel, quantized: LanguageModel) -> None:
     probe = "Habari, 世界! नमस्ते 123"
     if original.kind != quantized.kind:
         raise BadOption(
-            f"{quantized.folder.name} is {quantized.kind}, {original.folder.name} is {original.kind}: no pair"
+            f"{quantized.folder.name} is {quantized.kind} and {original.folder.name} is {original.kind}: they are no pair"
         )
-    ids = [m.tokenizer(probe, add_special_tokens=False)["input_ids"] for m in (original, quantized)]
+    ids = [model.tokenizer(probe, add_special_tokens=False)["input_ids"] for model in (original, quantized)]
     if ids[0] != ids[1]:
         raise BadOption(
             f"{quantized.folder.name} and {original.folder.name} have different tokenizers: they are no pair; "

@@ -1,23 +1,23 @@
-"""`export`: a checkpoint in the format of another library, its codes carried over exactly."""
+"""`export`: write a checkpoint in the format of another library, with exactly the same codes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.engine.files import atomic_folder, require_free, write_text
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.errors import BadOption
 from laaciq.exporting.folding import changes_numbers, evaluate_folding
 from laaciq.exporting.formats import FORMATS
 from laaciq.exporting.results import Exported, Misfit
 from laaciq.exporting.source import read_source, weight_bytes
-from laaciq.options import BUILTIN, ExportOptions
+from laaciq.options import ExportOptions
+from laaciq.options.keywords import ExportKeywords
 
 __all__ = ["FORMATS", "RESULT", "Exported", "export"]
 
-# Says that a folder is an export, which another may take the place of.
 RESULT = "export.json"
 
 
@@ -26,42 +26,45 @@ def export(
     *,
     format: str,
     out: str | Path,
-    against: str | Path | None = None,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ExportKeywords],
 ) -> Exported:
-    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; see `ExportOptions`.
+    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. A finished export is replaced only
+    with `overwrite`.
 
-    What the format cannot carry is an error or, with `fold`, stored in 16 bits with shared scales. Where that changes numbers, both are
-    measured on `texts` against the original, which `against` must then name.
+    What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared scales. If that changes what the model
+    computes, the model is measured before and after on `texts`, against the original: name it with `against`.
     """
-    progress = progress or Progress()
-    asked = ExportOptions.of(**options)
-    if format not in FORMATS:
-        raise BadOption(f"unknown format {format!r}: there are {', '.join(FORMATS)}")
+    progress = progress or default_progress()
+    chosen = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
     source, folder = read_source(checkpoint), Path(out)
-    require_free(folder, lambda there: (there / RESULT).exists())
+    require_free(folder, overwrite=overwrite)
     misfits = FORMATS[format].misfits(source)
-    if misfits and not asked.fold:
+    if misfits and not chosen.fold:
         raise BadOption(_refusal(format, misfits))
     if sum(misfit.folded_to == "16 bits" for misfit in misfits) == sum(plan.quantized for plan in source.plan.tensors):
         first = f"{misfits[0].tensor}: {misfits[0].reason}" if misfits else "nothing in it is quantized"
         raise BadOption(f"{format} can carry nothing of {checkpoint} ({first}): export to another format")
     changed = changes_numbers(source, misfits)
-    if changed and against is None:
+    if changed and chosen.against is None:
         raise BadOption(
-            f"folding {misfits[0].tensor} changes what the model computes, which is measured: name the original with --against"
+            f"folding {misfits[0].tensor} changes what the model computes. That is measured against the original: name it with --against"
         )
     with atomic_folder(folder) as partial:
         written = FORMATS[format].write(source, misfits, partial)
         before = after = None
-        if changed and against is not None:
-            test = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages)).test
+        if changed and chosen.against is not None:
+            test = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages).test
             before, after = evaluate_folding(
-                source, misfits, test.spread(asked.passages), asked, against=against, device=device, progress=progress
+                source,
+                misfits,
+                test.spread(chosen.passages),
+                chosen.measuring(),
+                against=chosen.against,
+                device=device,
+                progress=progress,
             )
         result = Exported(
             checkpoint=str(checkpoint),

@@ -1,51 +1,34 @@
-"""`gateway`."""
+"""`gateway`: which few blocks to keep in 16 bits for the worst-off language."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
-from laaciq import studies
-from laaciq.commands.opening import _chosen, _open, _words
+from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
-from laaciq.options import BUILTIN, REFERENCE
-from laaciq.studies import Gateway
-from laaciq.studies.block_sets import set_count
-from laaciq.studies.gateway import GatewayOptions
-
-PARTS = ("calibration", "test")
+from laaciq.options import REFERENCE, GatewayOptions
+from laaciq.options.keywords import GatewayKeywords
+from laaciq.studies import gateway as study
+from laaciq.studies.gateway import Gateway
 
 
 def gateway(
     model: str | Path = REFERENCE,
     *,
-    protect: int = 3,
-    method: str = "rtn",
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[GatewayKeywords],
 ) -> Gateway:
-    """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits."""
-    chosen = _chosen(model, texts, languages, {**options, "method": method})
-    asked = GatewayOptions.of(
-        protect=protect,
-        bits=chosen.bits,
-        group_size=chosen.group_size,
-        symmetric=chosen.symmetric,
-        method=chosen.method,
-    )
-    words = f"laaciq gateway{_words(chosen)} --protect {protect}"
-    opened = _open(chosen, lambda split: split.validation, out, {"command": words}, device, progress)
-    set_count(len(opened.model.anatomy.block_names), protect)  # refuses before a folder is made
-    return studies.gateway(
-        opened.model,
-        opened.split.validation,
-        opened.split.test,
-        chosen.measuring(),
-        **asked.model_dump(),
-        store=opened.store,
-        progress=opened.progress,
-    )
+    """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits.
+
+    Options as in `GatewayOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
+    chosen = GatewayOptions.of(model=model, **options)
+    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
+    result = study.gateway(session, chosen)
+    session.store.write("gateway.json", result.model_dump_json(indent=1))
+    session.store.finish()
+    return result

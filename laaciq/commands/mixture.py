@@ -1,46 +1,36 @@
-"""`mixture`."""
+"""`mixture`: which calibration text, and how much of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
-from laaciq import studies
-from laaciq.commands.opening import _chosen, _open
-from laaciq.engine.files import write_text
+from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
-from laaciq.options import BUILTIN, REFERENCE, MixtureOptions
+from laaciq.options import REFERENCE, MixtureOptions
+from laaciq.options.keywords import MixtureKeywords
 from laaciq.report.mixture_report import mixture_html
-from laaciq.studies import MixtureStudy
-
-PARTS = ("calibration", "test")
+from laaciq.studies.mixture import mixture_study
+from laaciq.studies.mixture_results import MixtureStudy
 
 
 def mixture(
     model: str | Path = REFERENCE,
     *,
-    test_passages: int | None = None,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[MixtureKeywords],
 ) -> MixtureStudy:
-    """Calibrate on English alone, on all languages, on more and on less text, and measure each language. Options as in `MixtureOptions`
-    and `MeasureOptions`."""
-    own = {name: value for name, value in options.items() if name in MixtureOptions.model_fields}
-    asked = MixtureOptions.of(**own)
-    chosen = _chosen(model, texts, languages, {name: value for name, value in options.items() if name not in own})
-    described = {"model": chosen.model, "texts": chosen.texts, **chosen.measuring().model_dump(), **asked.model_dump()}
-    opened = _open(chosen, lambda split: split.test, out, {"calibration": described}, device, progress)
-    split = opened.split
-    if test_passages is not None:
-        split = replace(split, test=split.test.spread(test_passages))
-    found = studies.mixture_study(
-        opened.model, split, chosen.measuring(), store=opened.store, progress=opened.progress, **asked.model_dump()
-    )
-    if out is not None:
-        write_text(Path(out) / "mixture.html", mixture_html(found))
-    return found
+    """Calibrate on one language, on all, on more and on less text, and measure each language.
+
+    Options as in `MixtureOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
+    chosen = MixtureOptions.of(model=model, **options)
+    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
+    result = mixture_study(session, chosen)
+    session.store.write("mixture.json", result.model_dump_json(indent=1))
+    session.store.write("report.html", mixture_html(result))
+    session.store.finish()
+    return result

@@ -3,76 +3,92 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from laaciq import reference
-from laaciq.corpus import language, read_split
+from laaciq.commands.opening import open_session
+from laaciq.corpus import language
 from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder
+from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
-from laaciq.models import ModelFolder, find_model, load
-from laaciq.options import BUILTIN, REFERENCE, MeasureOptions
+from laaciq.models import ModelFolder
+from laaciq.options import REFERENCE, ProfileOptions
+from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model, with_predictive_redundancy
 from laaciq.profiling.results import Profile
+from laaciq.quantization.dequantized import load_dequantized
 from laaciq.report.profile_report import write_profile_report
+
+PROFILE = "profile.json"
 
 
 def profile(
     model: str | Path = REFERENCE,
     *,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     exposure: Mapping[str, int] | str | Path | None = None,
-    predictive: bool = False,
-    thresholds: ScreeningThresholds = ScreeningThresholds(),
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[ProfileKeywords],
 ) -> Profile:
-    """Measure weights, activations, tokenization and alignment, on calibration text.
+    """Measure weights, activations, tokenization and alignment, on calibration text; options as in `ProfileOptions`.
 
-    With `out` the profile is written there, with its report. `predictive` adds predictive redundancy, which costs two more passes. `exposure`
-    (tokens seen in training, by language, or a JSON file of that form) is known for the reference model.
+    With `out`, a folder, the profile is written there with a report; the same call resumes, another one is refused unless `overwrite`.
+    `exposure` is the number of tokens seen in training by language, or a JSON file of that form; it is known for the reference model.
     """
-    progress = progress or Progress()
-    asked = MeasureOptions.of(**options)
-    folder = find_model(model)
-    split = read_split(texts, seed=asked.seed).select(None if languages is None else list(languages))
-    seen = read_exposure(exposure) if exposure is not None else _known_exposure(folder)
-    target = None if out is None else Path(out)
-    store = None
-    if target is not None:
-        # Languages that are done survive an interruption beside the file.
-        store = RunFolder(target.with_name(f"{target.name}.parts"), description={"profile": folder.name})
-    loaded = load(folder, device=device)
-    found = profile_model(
-        loaded,
-        split.calibration,
-        asked,
-        outlier_kurtosis=thresholds.outlier_kurtosis,
-        exposure=seen,
-        store=store,
-        progress=progress,
+    file = exposure if isinstance(exposure, str | Path) else None
+    chosen = ProfileOptions.of(model=model, exposure=file, **options)
+    description: dict[str, object] = {"command": chosen.command}
+    if isinstance(exposure, Mapping):
+        description["exposure"] = dict(exposure)
+    session = open_session(
+        chosen, out=out, description=description, overwrite=overwrite, device=device, progress=progress
     )
-    if predictive:
-        found = with_predictive_redundancy(found, loaded, split, asked, progress=progress)
-    if target is not None:
-        found.write(target)
-        write_profile_report(found, screen_profile(found, bits=4, thresholds=thresholds), target)
-    return found
+    calibration = session.split.calibration
+    calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
+    tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
+
+    def compute() -> Profile:
+        loaded = load_dequantized(session.folder, device=device)
+        result = profile_model(
+            loaded,
+            calibration,
+            session.options,
+            outlier_kurtosis=chosen.outlier_kurtosis,
+            exposure=tokens_seen,
+            store=session.store,
+            progress=session.progress,
+        )
+        if not chosen.predictive:
+            return result
+        split = replace(session.split, calibration=calibration)
+        return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
+
+    read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
+    measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.place.type)
+    key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
+    result = session.store.result(PROFILE, Profile, key, compute)
+    if out is not None:
+        thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
+        write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), Path(out))
+    session.store.finish()
+    return result
 
 
 def read_or_make(source: str | Path, **options: Any) -> Profile:
+    """The profile in a file, or in a folder that `profile` or `run` wrote; of a model, made now."""
     path = Path(source)
-    return Profile.read(path) if path.suffix == ".json" and path.is_file() else profile(source, **options)
+    file = path / PROFILE if path.is_dir() else path
+    return Profile.read(file) if file.suffix == ".json" and file.is_file() else profile(source, **options)
 
 
 def read_exposure(source: Mapping[str, int] | str | Path) -> dict[str, int]:
-    """Tokens by language, from a mapping or a JSON file; any name of a language will do."""
+    """Tokens by language code, from a mapping or a JSON file with codes or names."""
     if isinstance(source, str | Path):
         try:
             source = json.loads(Path(source).read_text(encoding="utf-8"))

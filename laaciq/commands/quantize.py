@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
-from laaciq.commands.plan import calibrate, decide, needs_text
-from laaciq.corpus import read_split
-from laaciq.engine.files import require_free
+from laaciq.commands.opening import open_session
+from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
-from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, REFERENCE, CheckpointOptions
-from laaciq.planning.methods import find_method
-from laaciq.quantization import Calibration, is_checkpoint, write_checkpoint
+from laaciq.options import REFERENCE, QuantizeOptions
+from laaciq.options.keywords import QuantizeKeywords
+from laaciq.planning.decision import calibrate, decide
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.checkpoint import write_checkpoint
+from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import PlanSet
+from laaciq.trials.session import Session
 
 
 class QuantizeResult(BaseModel):
@@ -36,41 +38,35 @@ def quantize(
     model: str | Path = REFERENCE,
     *,
     out: str | Path,
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[QuantizeKeywords],
 ) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `CheckpointOptions`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. A finished one is replaced only with `overwrite`.
 
-    `texts` is read only where the method or an option calibrates on it, and of it only the calibration and validation parts.
+    Of the texts only the calibration and the validation part are read.
     """
-    progress = progress or Progress()
-    chosen = CheckpointOptions.of(**options)
-    asked = chosen.quantizing()
-    find_method(asked.method)
-    folder, root = find_model(model), Path(out)
-    require_free(root, _ours)
-    split = read_split(texts, seed=chosen.seed).select(None if languages is None else list(languages))
-    loaded = load(folder, device=device)
-    calibration = calibrate(loaded, split, chosen, progress) if needs_text(asked) else None
-    plans, _ = decide(loaded, asked, calibration, served_bound=chosen.served_bound, store=None, progress=progress)
-    write_checkpoints(loaded, plans, root, calibration=calibration, progress=progress)
-    folders = {name: str(path) for name, path in plans.folders(root).items()}
-    return QuantizeResult(model=folder.name, plans=plans, folders=folders)
+    chosen = QuantizeOptions.of(model=model, **options)
+    root = Path(out)
+    require_free(root, overwrite=overwrite)
+    session = open_session(chosen, device=device, progress=progress)
+    quantizing = chosen.quantizing()
+    calibration = calibrate(session, quantizing)
+    decision, rounded = decide(session, quantizing, calibration)
+    with atomic_folder(root) as partial:
+        write_checkpoints(session, decision.plans, partial, calibration=calibration, rounded=rounded)
+    folders = {name: str(path) for name, path in decision.plans.folders(root).items()}
+    return QuantizeResult(model=session.folder.name, plans=decision.plans, folders=folders)
 
 
 def write_checkpoints(
-    model: LanguageModel, plans: PlanSet, root: Path, *, calibration: Calibration | None, progress: Progress
+    session: Session, plans: PlanSet, root: Path, *, calibration: Calibration | None, rounded: Layers | None = None
 ) -> None:
-    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own."""
-    total = sum(sum(t.quantized for t in plan.tensors) + plan.tuned for plan in plans.plans.values())
-    with progress.stage("quantizing", total) as advance:
-        for name, folder in plans.folders(root).items():
-            write_checkpoint(model, plans.plans[name], folder, calibration=calibration, advance=lambda: advance(1))
-
-
-def _ours(root: Path) -> bool:
-    """A checkpoint, or a folder of nothing but checkpoints."""
-    return is_checkpoint(root) or all(is_checkpoint(child) for child in root.iterdir())
+    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own. `rounded` are the layers of a single plan
+    that planning has rounded already."""
+    for name, folder in plans.folders(root).items():
+        write_checkpoint(
+            session.original, plans.plans[name], folder,
+            calibration=calibration, rounded=rounded, progress=session.progress,
+        )  # fmt: skip

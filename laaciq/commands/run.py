@@ -1,56 +1,51 @@
-"""The whole chain: `run` plans, quantizes, evaluates and reports."""
+"""`run`: profile, predict, plan, quantize, measure, evaluate, report; each stage once, in this order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Unpack
 
-import torch
 from pydantic import BaseModel, ConfigDict
 
-from laaciq.commands.plan import decide, needs_text, plan_fingerprint, profiled_texts
+from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
-from laaciq.corpus import Split, Texts, read_split
-from laaciq.engine.files import write_text
+from laaciq.corpus import Texts
+from laaciq.corpus.split import divide_calibration
+from laaciq.engine.display import Displayed
 from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder, key_of
-from laaciq.evaluation import Evaluation, Measurement, evaluate_measurements
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
-from laaciq.models import LanguageModel, ModelFolder, find_model, load
-from laaciq.models.loading import pick_device
-from laaciq.options import (
-    OUTLIER_KURTOSIS,
-    REFERENCE,
-    MeasureOptions,
-    QuantizeOptions,
-    RunOptions,
-)
+from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.spread import Spread, spread_of
+from laaciq.evaluation.trial import evaluate_trial
+from laaciq.options import REFERENCE, RunOptions, WeightOptions
+from laaciq.options.keywords import RunKeywords
 from laaciq.planning.baseline import baseline_options
+from laaciq.planning.decision import Decision, calibrate, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
-from laaciq.planning.methods import find_method
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
-from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
-from laaciq.quantization import Calibration
+from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
-from laaciq.report import html_report, markdown_report
-from laaciq.trials.estimate import estimate, require_memory
-from laaciq.trials.measurement import measure_each
-from laaciq.trials.quantized_copy import Twins
+from laaciq.report.html import html_report
+from laaciq.report.markdown import markdown_report
+from laaciq.trials.candidate import Checkpoints
+from laaciq.trials.measurement import Measurement
+from laaciq.trials.session import Session
 
-# Where what is measured of today's default lies in a run's folder.
-BASELINE = "baseline/"
+# What leads the files of the two candidates of a run.
+RUN, BASELINE = "", "baseline/"
 
 
-class RunResult(BaseModel):
-    """What a run found: what the theory predicted (`screening`) beside what was measured (`evaluation`).
+class RunResult(Displayed, BaseModel):
+    """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
-    `plans` has one plan, or one for every checkpoint; `planning` is how it was found, where it was planned, and `baseline` what today's
-    default of that size costs. `generation` and `numeric_noise` only where they were asked for.
+    `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,
+    calibrated on English, costs. `spread` (over draws of calibration text), `generation` and `numeric_noise` are there where they were
+    requested.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,6 +56,7 @@ class RunResult(BaseModel):
     evaluation: Evaluation
     baseline: Evaluation | None = None
     planning: Planning | None = None
+    spread: Spread | None = None
     generation: list[GenerationResult] | None = None
     numeric_noise: NumericNoise | None = None
 
@@ -70,271 +66,219 @@ class RunResult(BaseModel):
         return self.plans.first
 
 
-class Decided(BaseModel):
-    """Plans, and how they were found."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    plans: PlanSet
-    planning: Planning | None
-
-
-@dataclass
-class _Original:
-    """Loaded when first needed: a run that is up to date does without."""
-
-    folder: ModelFolder
-    device: str
-
-    @cached_property
-    def model(self) -> LanguageModel:
-        return load(self.folder, device=self.device)
-
-
 def run(
     model: str | Path = REFERENCE,
     *,
     out: str | Path | None = None,
-    languages: Iterable[str] | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
-    chosen = RunOptions.of(model=str(model), languages=None if languages is None else tuple(languages), **options)
-    return run_chain(chosen, out=Path(out) if out else chosen.default_folder, device=device, progress=progress)
+    chosen = RunOptions.of(model=model, **options)
+    session = open_session(
+        chosen, out=out or chosen.default_folder, overwrite=overwrite, device=device, progress=progress
+    )  # fmt: skip
+    chain = Chain(session, chosen)
+    chain.announce()
+    return chain.run()
 
 
-def run_chain(options: RunOptions, *, out: Path, device: str = "auto", progress: Progress | None = None) -> RunResult:
-    progress = progress or Progress()
-    find_method(options.method)
-    place = pick_device(device)
-    folder = find_model(options.model)
-    languages = None if options.languages is None else list(options.languages)
-    split = read_split(options.texts, seed=options.seed).select(languages)
-    if options.passages is not None:
-        split = replace(split, test=split.test.spread(options.passages))
-    asked, quantizing = options.measuring(), options.quantizing()
-    store = RunFolder(out, description={"command": options.command})
-    profiled = profiled_texts(split, quantizing)
-    profile_key = key_of("profile", folder.fingerprint, profiled.fingerprint, asked.model_dump(), OUTLIER_KURTOSIS)
-    chain = _Chain(options, split, _Original(folder, device), store, progress, place, profile_key)
-    _announce(options, folder, split.test, chain.pending("", chain.keys(quantizing)), out, place, progress)
+@dataclass(frozen=True)
+class Arm:
+    """One way to store the model within a run: the requested one, or the baseline. `prefix` leads its files."""
 
-    profile = store.result(
-        "profile.json",
-        Profile,
-        profile_key,
-        lambda: profile_model(
-            chain.original.model, profiled, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress
-        ),
-    )
-    chain.calibration = Calibration(profile, split.calibration, asked, split.validation)
-    arms = [chain.arm("", quantizing)]
-    if (usual := baseline_options(options, profile)) is not None:
-        arms.append(chain.arm(BASELINE, usual))
-    chain.measure(arms)
-    evaluation, *others = (chain.evaluation(arm) for arm in arms)
-    baseline = others[0] if others else None
-    plans, planning = arms[0].plans, arms[0].planning
-    generation, noise = None, None
-    keys = arms[0].keys
-    test = arms[0].test
-    used = {code: keys[code] for code in test.languages}
-    if options.generate:
-        generation = _generate(
-            chain.original, lambda code: arms[0].twins().for_language(code), test, store, used, progress
-        )
-    if options.numeric_check:
-        noise = _numeric_noise(chain.original, test, asked, store, used, progress)
-    result = RunResult(
-        options=options,
-        screening=screen_profile(profile, bits=options.bits),
-        plans=plans,
-        evaluation=evaluation,
-        baseline=baseline,
-        planning=planning,
-        generation=generation,
-        numeric_noise=noise,
-    )
-    shown = partial(markdown_report, evaluation, plans, command=options.command, baseline=baseline, planning=planning)
-    write_text(out / "report.md", shown())
-    drawn = partial(html_report, evaluation, plans, command=options.command, baseline=baseline, planning=planning)
-    write_text(out / "report.html", drawn(profile=profile))
-    return result
+    prefix: str
+    options: WeightOptions
+    key: str
+
+    @property
+    def trial(self) -> str:
+        """What its measurements are kept under."""
+        return self.prefix.strip("/") or "run"
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.prefix}checkpoint"
+
+    @property
+    def plans(self) -> str:
+        return f"{self.prefix}plans.json"
 
 
-@dataclass
-class _Arm:
-    """One way to quantize: its plans, the checkpoints that were written, and the keys of its measurements by language. `name` leads all its
-    files."""
+@dataclass(frozen=True)
+class StoredArm:
+    """An arm whose checkpoints are written. `test` holds the languages that one of them serves."""
 
-    name: str
-    plans: PlanSet
-    planning: Planning | None
-    keys: dict[str, str]
-    twins: Callable[[], Twins]
+    arm: Arm
+    decision: Decision
+    candidate: Checkpoints
     test: Texts
 
 
 @dataclass
-class _Chain:
-    """What all arms share: the original, the texts, and the folder where each result is found again."""
+class Chain:
+    """The stages of a run."""
 
+    session: Session
     options: RunOptions
-    split: Split
-    original: _Original
-    store: RunFolder
-    progress: Progress
-    place: torch.device
-    profile_key: str
-    calibration: Calibration | None = None
 
-    def plan_key(self, quantizing: QuantizeOptions) -> str:
-        if not needs_text(quantizing):
-            return key_of("plans", self.original.folder.fingerprint, quantizing.model_dump())
-        read = (self.profile_key, self.split.calibration.fingerprint, self.split.validation.fingerprint)
-        return key_of("plans", read, quantizing.model_dump(), plan_fingerprint(quantizing))
-
-    def keys(self, quantizing: QuantizeOptions) -> dict[str, str]:
-        """Of the measurement of every language."""
-        decided = (self.plan_key(quantizing), self.options.measuring().model_dump(), self.place.type)
-        return {
-            code: key_of("measurement", decided, passages.texts, passages.documents)
-            for code, passages in self.split.test.by_language.items()
-        }
-
-    def pending(self, arm: str, keys: dict[str, str]) -> list[str]:
-        return [code for code, key in keys.items() if not self.store.valid(_measured(arm, code), key)]
-
-    def arm(self, name: str, quantizing: QuantizeOptions) -> _Arm:
-        """Decide how to store the model, and write it."""
-        key = self.plan_key(quantizing)
-        decided = self.store.result(f"{name}plans.json", Decided, key, lambda: self._decide(quantizing))
-        plans, checkpoint = decided.plans, self.store.path / f"{name}checkpoint"
-        if not self.store.valid(f"{name}checkpoint", key):
-            write_checkpoints(
-                self.original.model, plans, checkpoint, calibration=self.calibration, progress=self.progress
-            )
-            self.store.confirm(f"{name}checkpoint", key)
-        test = _with_checkpoint(self.split.test, plans, self.progress)
-        # Made when first needed: a run that is up to date loads no model.
-        twins = cache(lambda: Twins(self.original.model, plans, checkpoint))
-        return _Arm(name, plans, decided.planning, self.keys(quantizing), twins, test)
-
-    def measure(self, arms: list[_Arm]) -> None:
-        """Language by language, all arms that lack it beside one pass of the original."""
-        lacking = {code: [arm for arm in arms if code in self._lacks(arm)] for code in self.split.test.languages}
-        total = sum(len(self.split.test[code]) for code, own in lacking.items() if own)
-        with self.progress.stage("measuring", total) as advance:
-            for code, own in lacking.items():
-                if not own:
-                    continue
-                twins = [arm.twins().for_language(code) for arm in own]
-                asked = self.options.measuring()
-                found = measure_each(self.original.model, twins, self.split.test[code], asked, advance=advance)
-                for arm, measurement in zip(own, found, strict=True):
-                    self.store.keep(_measured(arm.name, code), measurement, arm.keys[code])
-
-    def _lacks(self, arm: _Arm) -> list[str]:
-        return [code for code in self.pending(arm.name, arm.keys) if code in arm.test.languages]
-
-    def evaluation(self, arm: _Arm) -> Evaluation:
-        test, options = arm.test, self.options
-
-        def compute() -> Evaluation:
-            return evaluate_measurements(
-                [self.store.read(_measured(arm.name, code), Measurement) for code in test.languages],
-                original=self.original.folder.name,
-                quantized=describe(arm.plans),
-                texts=test.name,
-                parallel=test.parallel,
-                served_bound=options.served_bound,
-                seed=options.seed,
-            )
-
-        key = key_of("evaluation", arm.keys, test.parallel, options.seed)
-        return self.store.result(f"{arm.name}evaluation.json", Evaluation, key, compute)
-
-    def _decide(self, quantizing: QuantizeOptions) -> Decided:
-        plans, planning = decide(
-            self.original.model,
-            quantizing,
-            self.calibration,
-            served_bound=self.options.served_bound,
-            store=self.store,
-            progress=self.progress,
+    def run(self) -> RunResult:
+        session, options = self.session, self.options
+        profile = session.profile(self._profiled)
+        screening = screen_profile(profile, bits=options.nominal_bits)
+        calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
+        stored = [self._store(arm, calibration) for arm in self._arms(profile)]
+        main = stored[0]
+        # Languages lack a checkpoint only where each has its own, and then there is no baseline: all arms are measured on the same text.
+        measured = session.measure([arm.candidate for arm in stored], main.test)
+        evaluations = [self._evaluate(arm, trial) for arm, trial in zip(stored, measured, strict=True)]
+        result = RunResult(
+            options=options,
+            screening=screening,
+            plans=main.decision.plans,
+            evaluation=evaluations[0],
+            baseline=evaluations[1] if len(evaluations) > 1 else None,
+            planning=main.decision.planning,
+            spread=self._spread(main, evaluations[0]) if options.draws > 1 else None,
+            generation=self._generate(main) if options.generate else None,
+            numeric_noise=numeric_noise(session, main.test) if options.numeric_check else None,
         )
-        return Decided(plans=plans, planning=planning)
+        session.store.write("report.md", markdown_report(**_reported(result)))
+        session.store.write("report.html", html_report(**_reported(result), profile=profile))
+        session.store.finish()
+        return result
+
+    @property
+    def _profiled(self) -> Texts:
+        return profiled_texts(self.session.split, self.options.quantizing())
+
+    def _arms(self, profile: Profile) -> list[Arm]:
+        arms = [(RUN, self.options.quantizing()), (BASELINE, baseline_options(self.options, profile))]
+        return [
+            Arm(prefix, options, decision_key(self.session, options)) for prefix, options in arms if options is not None
+        ]
+
+    def _store(self, arm: Arm, calibration: Calibration) -> StoredArm:
+        """Decide how the model is stored, and write its checkpoints."""
+        session, rounded = self.session, None
+
+        def compute() -> Decision:
+            nonlocal rounded
+            decision, rounded = decide(session, arm.options, calibration)
+            return decision
+
+        decision = session.store.result(arm.plans, Decision, arm.key, compute)
+
+        def fill(root: Path) -> None:
+            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
+
+        root = session.store.folder(arm.checkpoint, arm.key, fill)
+        test = self._with_checkpoint(decision.plans)
+        if left_out := [code for code in session.split.test.languages if code not in test.languages]:
+            session.progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
+        return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
+
+    def _with_checkpoint(self, plans: PlanSet) -> Texts:
+        """Test text of the languages that some checkpoint serves."""
+        test = self.session.split.test
+        return test.select([code for code in test.languages if plans.serves(code)])
+
+    def _evaluate(self, stored: StoredArm, measured: dict[str, Measurement]) -> Evaluation:
+        evaluation = evaluate_trial(self.session, measured, stored.test, quantized=describe(stored.decision.plans))
+        self.session.store.write(f"{stored.arm.prefix}evaluation.json", evaluation.model_dump_json(indent=1))
+        return evaluation
+
+    def _spread(self, stored: StoredArm, evaluation: Evaluation) -> Spread:
+        """Decide and quantize again, each time with the calibration and the validation text divided in another way."""
+        return spread_of([evaluation, *(self._drawn(stored, draw) for draw in range(1, self.options.draws))])
+
+    def _drawn(self, stored: StoredArm, draw: int) -> Evaluation:
+        split = self.session.split
+        whole = split.calibration.joined(split.validation)
+        session = self.session.on(
+            divide_calibration(whole, split.test, seed=self.options.seed + draw), within=f"draws/{draw}"
+        )
+        calibration = calibrate(session, stored.arm.options)
+        key = decision_key(session, stored.arm.options)
+
+        def fill(root: Path) -> None:
+            decision, rounded = decide(session, stored.arm.options, calibration)
+            session.store.keep("plans.json", decision, key)
+            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
+
+        session.progress.say(f"Draw {draw + 1} of {self.options.draws} of the calibration text.")
+        root = session.store.folder("checkpoint", key, fill)
+        plans = session.store.read("plans.json", Decision).plans
+        (measured,) = session.measure([Checkpoints("run", key, plans, root)], stored.test)
+        return evaluate_trial(session, measured, stored.test, quantized=describe(plans))
+
+    def _generate(self, stored: StoredArm) -> list[GenerationResult]:
+        session, results = self.session, []
+
+        def continued(code: str) -> GenerationResult:
+            with stored.candidate.applied(session.copy(), code) as quantized:
+                return continue_prompts(session.original, quantized, stored.test[code])
+
+        with session.progress.stage("generating", len(stored.test.languages)) as advance:
+            for code, passages in stored.test.by_language.items():
+                key = session.key(passages, "generation", stored.arm.key)
+                results.append(session.store.result(_generation(code), GenerationResult, key, partial(continued, code)))
+                advance(1)
+        return results
+
+    def announce(self) -> None:
+        """What will be done, how long it takes and how much memory. Refuses where there is not so much."""
+        session, options, test = self.session, self.options, self.session.split.test
+        passages = sum(map(len, test.by_language.values()))
+        size = (
+            f"{options.budget:g} bits per weight"
+            if options.budget
+            else f"{options.bits} bits, group size {options.group_size}"
+        )
+        session.progress.say(
+            f"Quantizing {session.folder.name} ({options.method}, {size}) and measuring "
+            f"{passages:,} passages in {len(test.languages)} languages ({test.name}); results go to {session.out}."
+        )
+        if not self.up_to_date():
+            return
+        session.progress.say("Everything is up to date; nothing is computed again.")
+
+    def up_to_date(self) -> bool:
+        """Is everything there that the options request, of every arm?"""
+        session, store = self.session, self.session.store
+        if not store.valid("profile.json", session.profile_key(self._profiled)):
+            return False
+        arms = self._arms(store.read("profile.json", Profile))
+        if not all(self._arm_done(arm) for arm in arms) or self.options.draws > 1:
+            return False
+        test = self._with_checkpoint(store.read(arms[0].plans, Decision).plans)
+        generated = all(
+            store.valid(_generation(code), session.key(passages, "generation", arms[0].key))
+            for code, passages in test.by_language.items()
+        )
+        return (generated or not self.options.generate) and not self.options.numeric_check
+
+    def _arm_done(self, arm: Arm) -> bool:
+        store = self.session.store
+        if not (store.valid(arm.plans, arm.key) and store.valid(arm.checkpoint, arm.key)):
+            return False
+        test = self._with_checkpoint(store.read(arm.plans, Decision).plans)
+        return not self.session.pending(arm.trial, arm.key, test)
 
 
-def _measured(arm: str, code: str) -> str:
-    """Where a language's measurement lies."""
-    return f"{arm}measurements/{code}.json"
+def _generation(code: str) -> str:
+    return f"generation/{code}.json"
 
 
-def _announce(
-    options: RunOptions,
-    folder: ModelFolder,
-    test: Texts,
-    pending: list[str],
-    out: Path,
-    place: torch.device,
-    progress: Progress,
-) -> None:
-    passages = sum(map(len, test.by_language.values()))
-    size = (
-        f"{options.budget:g} bits a weight"
-        if options.budget
-        else f"{options.bits} bits, group size {options.group_size}"
-    )
-    progress.say(
-        f"Quantizing {folder.name} ({options.method}, {size}) and measuring "
-        f"{passages:,} passages in {len(test.languages)} languages ({test.name}); results go to {out}."
-    )
-    if not pending:
-        progress.say("Everything is up to date; nothing is computed again.")
-        return
-    cost = estimate(folder, test.select(pending), device=place)
-    require_memory(cost, place)
-    done = len(test.languages) - len(pending)
-    before = " Planning comes before." if find_method(options.method).planned else ""
-    progress.say(f"Measuring takes {cost}.{before}" + (f" {done} languages are measured already." if done else ""))
-
-
-def _with_checkpoint(test: Texts, plans: PlanSet, progress: Progress) -> Texts:
-    """The languages that some checkpoint serves: where each has its own, those that the model does not serve have none."""
-    served = [code for code in test.languages if plans.serves(code)]
-    if left_out := [code for code in test.languages if code not in served]:
-        progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
-    return test.select(served)
-
-
-def _generate(
-    original: _Original,
-    quantized: Callable[[str], LanguageModel],
-    test: Texts,
-    store: RunFolder,
-    keys: dict[str, str],
-    progress: Progress,
-) -> list[GenerationResult]:
-    def continued(code: str) -> GenerationResult:
-        return continue_prompts(original.model, quantized(code), test[code])
-
-    results = []
-    with progress.stage("generating", len(keys)) as advance:
-        for code, measured_key in keys.items():
-            key = key_of("generation", measured_key)
-            results.append(store.result(f"generation/{code}.json", GenerationResult, key, partial(continued, code)))
-            advance(1)
-    return results
-
-
-def _numeric_noise(
-    original: _Original, test: Texts, asked: MeasureOptions, store: RunFolder, keys: dict[str, str], progress: Progress
-) -> NumericNoise:
-    def compute() -> NumericNoise:
-        with progress.stage("numeric check", len(test.languages)) as advance:
-            return numeric_noise(original.model, test, asked, advance=advance)
-
-    return store.result("numeric_noise.json", NumericNoise, key_of("numeric noise", keys), compute)
+def _reported(result: RunResult) -> dict[str, Any]:
+    """What both reports take."""
+    return {
+        "evaluation": result.evaluation,
+        "plans": result.plans,
+        "command": result.options.command,
+        "baseline": result.baseline,
+        "planning": result.planning,
+        "spread": result.spread,
+    }

@@ -1,11 +1,14 @@
-"""`screen`: what the theory predicts for a model before anything is quantized."""
+"""`screen`: predict, before anything is quantized, whether languages will lose differently."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from laaciq.commands.profile import read_or_make
-from laaciq.options import REFERENCE
+from laaciq.engine.progress import Progress
+from laaciq.options import REFERENCE, ScreenOptions
+from laaciq.options.keywords import ScreenKeywords
 from laaciq.planning.screening import Screening, ScreeningThresholds, screen_profile
 from laaciq.profiling.results import Profile
 
@@ -13,10 +16,16 @@ from laaciq.profiling.results import Profile
 def screen(
     source: str | Path | Profile = REFERENCE,
     *,
-    bits: int = 4,
-    thresholds: ScreeningThresholds = ScreeningThresholds(),
-    **options: object,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: Unpack[ScreenKeywords],
 ) -> Screening:
-    """What the theory predicts for a model, or for a profile that was made before; options as for `profile`."""
-    found = source if isinstance(source, Profile) else read_or_make(source, thresholds=thresholds, **options)
-    return screen_profile(found, bits=bits, thresholds=thresholds)
+    """What the theory predicts for a model, or for a profile that exists; options as in `ScreenOptions`."""
+    if isinstance(source, Profile):
+        chosen, profile = ScreenOptions.of(source="profile.json", **options), source
+    else:
+        chosen = ScreenOptions.of(source=source, **options)
+        given = chosen.model_dump(exclude={"source", "bits"}, exclude_unset=True)
+        profile = read_or_make(chosen.source, device=device, progress=progress, **given)
+    thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
+    return screen_profile(profile, bits=chosen.bits, thresholds=thresholds)

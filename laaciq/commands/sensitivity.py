@@ -1,52 +1,36 @@
-"""`sensitivity`."""
+"""`sensitivity`: what each language loses when one block, the embeddings or the head alone is quantized."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
-from laaciq import studies
-from laaciq.commands.opening import _chosen, _open, _words
-from laaciq.corpus import Split, Texts
+from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
-from laaciq.errors import BadOption
-from laaciq.options import BUILTIN, REFERENCE
-from laaciq.studies import Sensitivity
-
-PARTS = ("calibration", "test")
+from laaciq.options import REFERENCE, GridOptions, SensitivityOptions
+from laaciq.options.keywords import SensitivityKeywords
+from laaciq.studies import sensitivity as study
+from laaciq.studies.sensitivity import Sensitivity
 
 
 def sensitivity(
     model: str | Path = REFERENCE,
     *,
-    part: str = PARTS[0],
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[SensitivityKeywords],
 ) -> Sensitivity:
-    """Quantize one block at a time, the embeddings, the head, and measure what each costs each language, on the calibration part of the
-    texts, so that bits may be chosen from the result, or on the test part."""
-    chosen = _chosen(model, texts, languages, options)
-    if part not in PARTS:
-        raise BadOption(f"unknown part {part!r} of the texts: give {' or '.join(PARTS)}")
+    """Quantize one block at a time, the embeddings, the head, and measure what each costs each language.
 
-    def read(split: Split) -> Texts:
-        return split.calibration if part == PARTS[0] else split.test
-
-    words = f"laaciq sensitivity{_words(chosen)}" + (f" --part {part}" if part != PARTS[0] else "")
-    opened = _open(chosen, read, out, {"command": words}, device, progress)
-    own = read(opened.split)
-    return studies.sensitivity(
-        opened.model,
-        replace(own, name=f"{own.name}, {part} part"),
-        chosen.measuring(),
-        bits=chosen.bits,
-        group_size=chosen.group_size,
-        symmetric=chosen.symmetric,
-        store=opened.store,
-        progress=opened.progress,
-    )
+    Options as in `SensitivityOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
+    chosen = SensitivityOptions.of(model=model, **options)
+    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
+    part = session.split.calibration if chosen.part == "calibration" else session.split.test
+    texts = part if chosen.passages is None else part.spread(chosen.passages)
+    result = study.sensitivity(session, texts, chosen.group(GridOptions), part=chosen.part)
+    session.store.write("sensitivity.json", result.model_dump_json(indent=1))
+    session.store.finish()
+    return result

@@ -1,13 +1,17 @@
-"""`survey`: models side by side."""
+"""`survey`: compare the profiles of several models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.commands.profile import read_or_make
+from laaciq.engine.progress import Progress
+from laaciq.options import SurveyOptions
+from laaciq.options.keywords import SurveyKeywords
 from laaciq.planning.screening import screen_profile
 from laaciq.profiling.results import Architecture
 
@@ -26,21 +30,29 @@ class SurveyRow(BaseModel):
     risk: str
 
 
-def survey(models: Iterable[str | Path], *, bits: int = 4, **options: object) -> list[SurveyRow]:
-    """Models, or profiles made before, side by side."""
+def survey(
+    models: Iterable[str | Path],
+    *,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: Unpack[SurveyKeywords],
+) -> list[SurveyRow]:
+    """One row per model, or per profile that exists; options as in `SurveyOptions`."""
+    chosen = SurveyOptions.of(models=tuple(map(str, models)), **options)
+    given = chosen.model_dump(exclude={"models", "bits"}, exclude_unset=True)
     rows = []
-    for model in models:
-        found = read_or_make(model, **options)
-        fractions = [result.outlier_fraction for result in found.languages]
+    for model in chosen.models:
+        profile = read_or_make(model, device=device, progress=progress, **given)
+        fractions = [result.outlier_fraction for result in profile.languages]
         rows.append(
             SurveyRow(
-                model=found.model,
-                architecture=found.architecture,
-                max_kurtosis=found.max_kurtosis,
-                outlier_blocks=found.outlier_blocks,
+                model=profile.model,
+                architecture=profile.architecture,
+                max_kurtosis=profile.max_kurtosis,
+                outlier_blocks=profile.outlier_blocks,
                 outlier_fraction_low=min(fractions),
                 outlier_fraction_high=max(fractions),
-                risk=screen_profile(found, bits=bits).risk,
+                risk=screen_profile(profile, bits=chosen.bits).risk,
             )
         )
     return rows

@@ -1,49 +1,34 @@
-"""`sweep`."""
+"""`sweep`: what each language loses at several numbers of bits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
-from laaciq import studies
-from laaciq.commands.opening import _chosen, _open, _words
+from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
-from laaciq.options import BITS, BUILTIN, REFERENCE
-from laaciq.studies import Sweep
-from laaciq.studies.sweep import SweepOptions
-
-PARTS = ("calibration", "test")
+from laaciq.options import REFERENCE, SweepOptions
+from laaciq.options.keywords import SweepKeywords
+from laaciq.studies import sweep as study
+from laaciq.studies.sweep import Sweep
 
 
 def sweep(
     model: str | Path = REFERENCE,
     *,
-    bits: Iterable[int] = BITS,
-    tolerance: float = 0.05,
-    method: str = "rtn",
-    texts: str | Path = BUILTIN,
-    languages: Iterable[str] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: object,
+    **options: Unpack[SweepKeywords],
 ) -> Sweep:
-    """Quantize to several numbers of bits, and find the fewest that each language tolerates."""
-    chosen = _chosen(model, texts, languages, {**options, "method": method})
-    asked = SweepOptions.of(
-        bits=tuple(bits),
-        tolerance=tolerance,
-        group_size=chosen.group_size,
-        symmetric=chosen.symmetric,
-        method=chosen.method,
-    )
-    words = f"laaciq sweep{_words(chosen)} --bits {','.join(map(str, asked.bits))} --tolerance {tolerance}"
-    opened = _open(chosen, lambda split: split.test, out, {"command": words}, device, progress)
-    return studies.sweep(
-        opened.model,
-        opened.split.test,
-        chosen.measuring(),
-        **asked.model_dump(),
-        store=opened.store,
-        progress=opened.progress,
-    )
+    """Quantize to several numbers of bits, and find the fewest that each language tolerates.
+
+    Options as in `SweepOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    """
+    chosen = SweepOptions.of(model=model, **options)
+    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
+    result = study.sweep(session, chosen)
+    session.store.write("sweep.json", result.model_dump_json(indent=1))
+    session.store.finish()
+    return result

@@ -6,12 +6,10 @@ What is *chosen* (clipping, weights, plans) is chosen on calibration and validat
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from laaciq.corpus.texts import Passages, Texts
 from laaciq.errors import BrokenTexts
@@ -27,7 +25,7 @@ class Split:
     validation: Texts
     test: Texts
 
-    def select(self, names: list[str] | None) -> Split:
+    def select(self, names: Sequence[str] | None) -> Split:
         return Split(self.calibration.select(names), self.validation.select(names), self.test.select(names))
 
 
@@ -75,6 +73,10 @@ def _first_part(aligned: list[Passages], share: float, seed: int) -> np.ndarray:
 
 def _group_names(aligned: list[Passages]) -> list[str]:
     """For every position the name of its group: positions that share a document or, in any language, a text."""
+    # Imported here, since reading texts needs none of it and must start at once.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     count = len(aligned[0])
     keys: dict[tuple[str, str], int] = {}
     links = []

@@ -49,11 +49,12 @@ class Passages:
 
 @dataclass(frozen=True)
 class Texts:
-    """Passages in several languages. `parallel`: passage k says the same in every language."""
+    """Passages in several languages. `parallel`: passage k says the same in every language. `sampled`: `spread` left passages out."""
 
     name: str
     by_language: Mapping[str, Passages]
     parallel: bool
+    sampled: bool = False
 
     @property
     def languages(self) -> list[str]:
@@ -85,7 +86,9 @@ class Texts:
 
     def spread(self, most: int) -> Texts:
         """At most so many passages of every language; parallel ones stay aligned."""
-        return replace(self, by_language={code: p.spread(most) for code, p in self.by_language.items()})
+        chosen = {code: p.spread(most) for code, p in self.by_language.items()}
+        fewer = any(len(chosen[code]) < len(p) for code, p in self.by_language.items())
+        return replace(self, by_language=chosen, sampled=self.sampled or fewer)
 
     @property
     def fingerprint(self) -> str:

@@ -1,41 +1,179 @@
-"""Progress of long work. The library is silent unless it is given a reporter; the command line gives it a bar on standard error."""
+"""Progress of long work: bars in a terminal, plain lines in a log, nothing from Python functions that are given no reporter."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from threading import Event, Thread
 
 from rich import progress as bars
 from rich.console import Console
+from rich.text import Text
+
+# Seconds between two lines of a stage where there is no terminal.
+LINE_SECONDS = 15.0
+# Up to this share of a stage, an expected duration says more about its end than the few steps that are done.
+_EARLY = 0.05
+# Totals up to this are shown as counts, larger ones and fractions in percent.
+_COUNTED = 10_000
+
+Advance = Callable[[float], None]
 
 
 class Progress:
-    """Says nothing."""
+    """Shows nothing."""
 
     def say(self, text: str) -> None:
-        pass
+        """A sentence for the user."""
 
     @contextmanager
-    def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A piece of work in `total` steps; yields a function that is told how many more are done."""
-        yield lambda steps: None
+    def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
+        """A piece of work of `total` units, in any unit of cost; yields a function that takes how many more are done. With
+        `expected_seconds` there is a remaining time before the first unit is done."""
+        yield lambda units: None
+
+
+@dataclass
+class Stage:
+    """How far a piece of work has come, and how much longer it will take. `clock` is in seconds."""
+
+    title: str
+    total: float
+    expected_seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    done: float = field(default=0.0, init=False)
+    began: float = field(init=False)
+    advanced: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.advanced = self.clock()
+
+    def advance(self, units: float) -> None:
+        self.done += units
+        self.advanced = self.clock()
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
+
+    @property
+    def elapsed(self) -> float:
+        return self.clock() - self.began
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds, from the pace until the last step ended, or from the expected duration while hardly anything is done. None where
+        neither is known, and where the work has taken longer than that already."""
+        whole = self.expected_seconds if self.share <= _EARLY else None
+        if whole is None and self.share:
+            whole = (self.advanced - self.began) / self.share
+        return whole - self.elapsed if whole is not None and whole > self.elapsed else None
+
+    @property
+    def counts(self) -> str:
+        if self.total > _COUNTED or self.total != int(self.total):
+            return f"{self.share:.0%}"
+        return f"{self.done:.0f} of {self.total:.0f}"
+
+    @property
+    def times(self) -> str:
+        left = "" if self.remaining is None else f", about {duration(self.remaining)} left"
+        return f"{duration(self.elapsed)}{left}"
 
 
 class TerminalProgress(Progress):
-    """Sentences and bars on standard error, so that standard output stays a program's."""
+    """Sentences and progress on standard error, so that standard output stays the program's."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+    def __init__(self, console: Console | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.line_seconds = line_seconds
+        self._display: bars.Progress | None = None
 
     def say(self, text: str) -> None:
         self.console.print(text, soft_wrap=True, markup=False)
 
     @contextmanager
-    def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        columns = [bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
-        columns += [bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()]
-        # Into a file even a bar that is never drawn would leave an empty line.
-        shown = self.console.is_terminal
-        with bars.Progress(*columns, console=self.console, transient=True, disable=not shown) as display:
-            task = display.add_task(title, total=total)
-            yield lambda steps: display.advance(task, steps)
+    def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
+        stage = Stage(title, total, expected_seconds)
+        if total <= 0:  # nothing to do, nothing to show
+            yield stage.advance
+            return
+        with self._bar(stage) if _draws_bars(self.console) else self._lines(stage):
+            yield stage.advance
+
+    @contextmanager
+    def _bar(self, stage: Stage) -> Iterator[None]:
+        """A stage within another one is a second bar below it: a terminal has one live display."""
+        outermost = self._display is None
+        display = self._display or bars.Progress(*_COLUMNS, console=self.console, transient=True)
+        self._display = display
+        if outermost:
+            display.start()
+        task = display.add_task(stage.title, total=max(stage.total, 1e-9), stage=stage)
+        try:
+            yield
+        finally:
+            display.remove_task(task)
+            if outermost:
+                display.stop()
+                self._display = None
+
+    @contextmanager
+    def _lines(self, stage: Stage) -> Iterator[None]:
+        """One line at the beginning, one every `line_seconds` however long a single step takes, and one at the end."""
+        expected = stage.expected_seconds
+        self.say(f"{stage.title}: {stage.counts}" + (f", about {duration(expected)}" if expected else ""))
+        ended = Event()
+
+        def repeat() -> None:
+            while not ended.wait(self.line_seconds):
+                self.say(f"{stage.title}: {stage.counts}, {stage.times}")
+
+        repeating = Thread(target=repeat, daemon=True)
+        repeating.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            repeating.join()
+        self.say(f"{stage.title}: done in {duration(stage.elapsed)}")
+
+
+def default_progress() -> Progress:
+    """What Python functions use when they are given none: shown to a person in a terminal or a notebook, silent in a script."""
+    return TerminalProgress() if sys.stderr.isatty() or Console(stderr=True).is_jupyter else Progress()
+
+
+def duration(seconds: float) -> str:
+    """In the unit that a person would name: 40 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _draws_bars(console: Console) -> bool:
+    """A log is no terminal even where colours are forced on; a notebook needs ipywidgets to redraw."""
+    if console.is_jupyter:
+        return find_spec("ipywidgets") is not None
+    return console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
+
+
+class _Bar(bars.BarColumn):
+    """Follows the stage, so that a step is counted in one place."""
+
+    def render(self, task: bars.Task) -> bars.ProgressBar:
+        task.completed = task.fields["stage"].share * (task.total or 1.0)
+        return super().render(task)
+
+
+class _Numbers(bars.ProgressColumn):
+    def render(self, task: bars.Task) -> Text:
+        stage: Stage = task.fields["stage"]
+        return Text(f"{stage.counts}, {stage.times}")
+
+
+_COLUMNS = (bars.TextColumn("{task.description}"), _Bar(), _Numbers())

@@ -1,8 +1,13 @@
 """What a quantized model loses, by language, against its original."""
 
-from laaciq.evaluation.degradation import evaluate_measurements
+from typing import TYPE_CHECKING
+
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult, Summary
-from laaciq.trials.measurement import Measurement, measure
+from laaciq.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from laaciq.evaluation.degradation import evaluate_measurements
+    from laaciq.trials.measurement import Measurement, measure
 
 __all__ = [
     "Disparity",
@@ -14,3 +19,12 @@ __all__ = [
     "evaluate_measurements",
     "measure",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "evaluate_measurements": "laaciq.evaluation.degradation",
+        "Measurement": "laaciq.trials.measurement",
+        "measure": "laaciq.trials.measurement",
+    },
+)

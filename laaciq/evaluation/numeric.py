@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -11,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.models import LanguageModel
-from laaciq.options import MeasureOptions
-from laaciq.trials.measurement import measure
+from laaciq.trials.candidate import LoadedModel
+from laaciq.trials.session import Session
 
 # Enough to see the size of rounding errors; they hardly vary between passages.
 PASSAGES = 2
@@ -29,27 +28,25 @@ class NumericNoise(BaseModel):
     language: str
 
 
-def numeric_noise(
-    original: LanguageModel,
-    texts: Texts,
-    options: MeasureOptions,
-    *,
-    advance: Callable[[int], None] = lambda languages: None,
-) -> NumericNoise:
-    """Two passages of every language, in the working precision and in the next wider one."""
-    here = original.module.dtype
-    other = torch.float32 if here.itemsize < 4 else torch.float64
-    wider = replace(original, module=copy.deepcopy(original.module).to(other))
-    found = {}
-    for code, passages in texts.by_language.items():
-        measured = measure(original, wider, passages.at(range(min(PASSAGES, len(passages)))), options)
-        change = sum(measured.quantized_nll) - sum(measured.original_nll)
-        found[code] = abs(change) / sum(measured.tokens)
-        advance(1)
-    worst = max(found, key=lambda code: found[code])
-    return NumericNoise(
-        precision=str(here).removeprefix("torch."),
-        other=str(other).removeprefix("torch."),
-        largest=found[worst],
-        language=worst,
+def numeric_noise(session: Session, texts: Texts) -> NumericNoise:
+    """The first two passages of every language, in the working precision and in the next wider one."""
+    precision = session.original.module.dtype
+    other = torch.float32 if precision.itemsize < 4 else torch.float64
+    few = replace(
+        texts,
+        by_language={code: p.at(range(min(PASSAGES, len(p)))) for code, p in texts.by_language.items()},
     )
+    candidate = LoadedModel("numeric check", str(other), _converted(session.original, other))
+    (measured,) = session.measure([candidate], few, part="numeric")
+    change = {code: abs(m.loss.sum()) / sum(m.tokens) for code, m in measured.items()}
+    largest = max(change, key=lambda code: change[code])
+    return NumericNoise(
+        precision=str(precision).removeprefix("torch."),
+        other=str(other).removeprefix("torch."),
+        largest=float(change[largest]),
+        language=largest,
+    )
+
+
+def _converted(model: LanguageModel, dtype: torch.dtype) -> LanguageModel:
+    return replace(model, module=copy.deepcopy(model.module).to(dtype))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.engine.display import Displayed
 from laaciq.stats.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Summary(_Result):
     worst_by: dict[str, str]
 
 
-class Evaluation(_Result):
+class Evaluation(Displayed, _Result):
     """A quantized model against its original, by language."""
 
     version: Literal[1] = 1

@@ -1,8 +1,13 @@
 """Models: where they lie, loading them, and the parts that they are made of."""
 
-from laaciq.models.anatomy import Anatomy, LinearLayer, TokenMatrix, dissect
-from laaciq.models.folder import ModelFolder, find_model, stream_tensors
-from laaciq.models.loading import LanguageModel, load
+from typing import TYPE_CHECKING
+
+from laaciq.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from laaciq.models.anatomy import Anatomy, LinearLayer, TokenMatrix, dissect
+    from laaciq.models.folder import ModelFolder, find_model, stream_tensors
+    from laaciq.models.loading import LanguageModel, load
 
 __all__ = [
     "Anatomy",
@@ -15,3 +20,10 @@ __all__ = [
     "load",
     "stream_tensors",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    dict.fromkeys(("Anatomy", "LinearLayer", "TokenMatrix", "dissect"), "laaciq.models.anatomy")
+    | dict.fromkeys(("ModelFolder", "find_model", "stream_tensors"), "laaciq.models.folder")
+    | dict.fromkeys(("LanguageModel", "load"), "laaciq.models.loading"),
+)

@@ -57,13 +57,12 @@ def measure_curvature(
     """Gradients of every passage's loss by the named `matrices`, (outputs, inputs): parameters of the model or their transposes."""
     weights = sum(matrix.numel() for matrix in matrices.values())
     pooled = POOLED if 4 * weights // POOLED * len(texts.languages) <= MOST_BYTES else None
-    asked = options.model_dump(include={"window", "chat", "seed"})
     found: dict[str, list[torch.Tensor]] = {name: [] for name in matrices}
     with _differentiable(model, matrices) as parameters:
         for passages in texts.by_language.values():
             sums = {name: torch.zeros((), device=model.device) for name in matrices}
             tokens = 0
-            for passage in prepare_all(model, passages.texts, passages.language, **asked):
+            for passage in prepare_all(model, passages, options):
                 for sequence in (s for s in passage.sequences if s.targets):
                     loss = target_losses(model, [sequence]).sum()
                     gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)

@@ -1,4 +1,4 @@
-"""The choice of storage for every unit as a mixed-integer programme, solved by HiGHS.
+"""The choice of a storage format for every tensor group as a mixed-integer linear program (MILP), solved by HiGHS.
 
     minimise    f(L)                      the objective over languages
     subject to  L_λ = Σ_u Σ_c loss[u][c, λ]·x_uc,   Σ_c x_uc = 1,   Σ_u Σ_c size[u][c]·x_uc ≤ budget,   x binary
@@ -20,13 +20,14 @@ from laaciq.errors import BadOption
 from laaciq.options import Objective
 from laaciq.planning.objectives import objective_value, quarter
 
-# Largest gap between the plan and the bound that is proved, and the time after which the best plan so far is taken.
+# Largest relative gap between the plan and the proved bound, and the time after which the best plan so far is taken.
 GAP, SECONDS = 0.005, 30.0
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """`chosen` choice of every unit; `losses` by language and `size` that follow; `gap` between `value` and what is proved possible."""
+    """`chosen` is the choice for every tensor group, with its `losses` by language and its `size` in bits; `gap` is the relative distance of
+    `value` from the proved bound."""
 
     chosen: list[int]
     losses: np.ndarray
@@ -45,12 +46,13 @@ def allocate(
     gap: float = GAP,
     seconds: float = SECONDS,
 ) -> Allocation:
-    """`losses[u]` is (choices, languages), `sizes[u]` (choices,) in bits; the size never exceeds the budget."""
+    """`losses[u]` is (choices, languages), `sizes[u]` (choices,) in bits; the size never exceeds `budget` bits, which must allow the smallest
+    choice of every group."""
     least = int(sum(own.min() for own in sizes))
     if budget < least:
-        raise BadOption(f"the budget of {budget:,} bits is too small: the smallest plan takes {least:,}")
-    # A disparity may fall when the best-off language loses more: for it no choice is dominated.
-    prune = _everything if objective == "disparity" else _undominated
+        raise ValueError(f"a budget of {budget:,} bits allows no plan: the smallest takes {least:,}")
+    # The spread may fall when the best-off language loses more: for it no choice is dominated.
+    prune = _everything if objective == "worst-and-spread" else _undominated
     kept = [prune(own, size) for own, size in zip(losses, sizes, strict=True)]
     few = [own[rows] for own, rows in zip(losses, kept, strict=True)]
     few_sizes = [size[rows] for size, rows in zip(sizes, kept, strict=True)]
@@ -77,13 +79,13 @@ def _everything(losses: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _undominated(losses: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Choices that no other one beats in size and in every language."""
+    """Choices that no other choice beats in size and in every language."""
     order = np.lexsort((losses.sum(1), sizes))
-    found: list[int] = []
+    best: list[int] = []
     for row in order:
-        if not any((losses[other] <= losses[row]).all() for other in found):
-            found.append(int(row))
-    return np.array(found)
+        if not any((losses[other] <= losses[row]).all() for other in best):
+            best.append(int(row))
+    return np.array(best)
 
 
 def _solve(
@@ -95,7 +97,7 @@ def _solve(
     gap: float,
     seconds: float,
 ) -> tuple[list[int], float]:
-    """The choice of every unit, and the proved lower bound of the objective."""
+    """The choice for every group, and the proved lower bound of the objective."""
     table = np.concatenate(losses)
     scale = max(float(np.abs(table).max()), 1e-30)
     table = table / scale
@@ -116,7 +118,7 @@ def _solve(
         options={"mip_rel_gap": gap, "time_limit": seconds},
     )
     if solution.x is None:
-        raise BadOption(f"no plan was found within {seconds:g} s: allow more time or a larger budget")
+        raise BadOption(f"the solver found no plan within {seconds:g} s: give a larger --budget")
     parts = np.split(solution.x[:binaries], np.cumsum(counts)[:-1])
     return [int(part.argmax()) for part in parts], float(solution.mip_dual_bound) * scale
 
@@ -124,7 +126,7 @@ def _solve(
 def _linear(
     table: np.ndarray, objective: Objective, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
-    """Cost of all variables, lower bounds of the auxiliary ones, and pairs (A, B) that ask A·x + B·auxiliary ≤ 0."""
+    """Cost of all variables, lower bounds of the auxiliary ones, and pairs (A, B) of constraints A·x + B·auxiliary ≤ 0."""
     binaries, languages = table.shape
     ones, nothing = np.ones((languages, 1)), np.zeros(binaries)
     match objective:
@@ -136,6 +138,6 @@ def _linear(
             share = np.full(languages, 1 / quarter(languages))
             above = np.hstack([-ones, -np.eye(languages)])
             return np.r_[nothing, 1, share], np.r_[-np.inf, np.zeros(languages)], [(table.T, above)]
-        case "disparity":
+        case "worst-and-spread":
             worst, best = np.hstack([-ones, 0 * ones]), np.hstack([0 * ones, ones])
             return np.r_[nothing, 2, -1], np.full(2, -np.inf), [(table.T, worst), (-table.T, best)]

@@ -1,4 +1,4 @@
-"""What a plan is to make small, as one number over the languages' losses (ΔNLL in nats a token; losses add in ΔNLL, not in D)."""
+"""What a plan minimises: one number over the losses of all languages (ΔNLL in nats per token; losses add in ΔNLL, not in D)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from laaciq.options import Objective
 
 
 def quarter(languages: int) -> int:
-    """How many languages are the worst quarter: at least one."""
+    """Number of languages in the worst quarter, at least one."""
     return max(1, math.ceil(languages / 4))
 
 
 def objective_value(losses: np.ndarray, objective: Objective, weights: np.ndarray | None = None) -> np.ndarray:
-    """Of losses (…, languages). `weights` of languages count for the mean alone.
+    """The objective of losses (…, languages). `weights` of languages count in the mean only.
 
-    `disparity` is 2·max − min: the spread and with it the worst, so that languages are not made equal by making all of them bad.
+    `worst-and-spread` is 2·max − min, the worst loss plus the spread max − min: the spread alone would be smallest if all languages lost much.
     """
     match objective:
         case "mean":
@@ -26,5 +26,5 @@ def objective_value(losses: np.ndarray, objective: Objective, weights: np.ndarra
             return losses.max(-1)
         case "worst-quarter":
             return np.sort(losses, axis=-1)[..., -quarter(losses.shape[-1]) :].mean(-1)
-        case "disparity":
+        case "worst-and-spread":
             return 2 * losses.max(-1) - losses.min(-1)

@@ -1,101 +1,191 @@
-"""From a model, calibration text and validation text to a plan for the worst-off language under a budget. Test text never comes here.
+"""The steps of planning: predict what every format costs every language, allocate bits, quantize a plan and measure it.
 
-Curvature predicts what every way to store every tensor costs every language; random plans that are measured put the prediction to scale; the
-programme allocates; the plan is quantized and measured, refined once from what was measured, and the languages' weights are played
-against it round by round. The best plan that was measured is the result. Every step that takes long is kept in the store.
+Everything here reads calibration and validation text; test text never comes here. What takes long is kept in the session's store.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
 
 import numpy as np
+import torch
 
-from laaciq.corpus import language
-from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder
-from laaciq.errors import BadOption
-from laaciq.models import LanguageModel
-from laaciq.options import QuantizeOptions
-from laaciq.planning.results import FrontPoint, Planning
-from laaciq.planning.rules import served_languages
-from laaciq.planning.search import Search, agreement
-from laaciq.planning.search_space import SearchSpace
-from laaciq.planning.steps import EFFORT_PRESETS, Planner
-from laaciq.quantization import Calibration
-
-# Sizes of the front's plans, in bits a weight.
-FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
-
-
-def plan_model(
-    model: LanguageModel,
-    calibration: Calibration,
-    options: QuantizeOptions,
-    *,
-    served_bound: float,
-    store: RunFolder | None = None,
-    progress: Progress | None = None,
-) -> Planning:
-    """The plan of method 'planned', and how it was found. Reads the calibration and the validation text of languages that are served."""
-    held_out = [language(name).code for name in options.hold_out or ()]
-    if calibration.profile is None:
-        raise BadOption("planning needs a profile of the model: make one of the calibration text first")
-    served = served_languages(calibration.profile, served_bound, options.calibrate)
-    deciding = [code for code in served if code not in held_out]
-    if not deciding:
-        raise BadOption("--hold-out leaves no language to plan for: hold out fewer")
-    how = EFFORT_PRESETS[options.effort]
-    known = calibration.texts.select(deciding)
-    checked = calibration.validating(deciding)
-    planner = Planner(
-        model,
-        replace(calibration, texts=known),
-        checked.spread(-(-how.validation // len(deciding))),
-        options,
-        store,
-        progress or Progress(),
-    )
-    menu = planner.menu()
-    probes = [planner.probe(menu, number) for number in range(how.probes)]
-    search = Search(planner, menu, probes)
-    search.run()
-    # Tuned once, when it is written: to tune every plan that is tried would take the time of all of them.
-    plan = search.plans[search.best].model_copy(update={"tuned": how.tuned if options.tune is None else options.tune})
-    if search.best_layers is not None:
-        calibration.rounded.keep(plan, search.best_layers)
-    return Planning(
-        plan=plan,
-        objective=options.objective,
-        effort=options.effort,
-        languages=deciding,
-        held_out=held_out,
-        exchange=search.exchange.tolist(),
-        scale=search.menu.scale.tolist(),
-        gap=search.gap,
-        rounds=search.rounds,
-        chosen=search.best,
-        probes=search.probes,
-        agreement=agreement(search.probes, search.menu.scale, search.exchange),
-        front=_front(planner, search.menu) if how.front else [],
-    )
+from laaciq.corpus import Texts
+from laaciq.engine.store import key_of
+from laaciq.options import Effort, WeightOptions
+from laaciq.planning.budget import Budget, size_budget, user_weights
+from laaciq.planning.curvature import measure_curvature
+from laaciq.planning.milp import GAP, SECONDS, Allocation, allocate
+from laaciq.planning.results import PlanLosses, PredictedLosses, Probe
+from laaciq.planning.rules import equal_weights
+from laaciq.planning.search_space import FORMATS, SearchSpace, make_search_space, second_order_gain
+from laaciq.planning.tensor_groups import base_plans, make_tensor_groups
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.grid import Layers
+from laaciq.quantization.model import moment_parts, quantize_model
+from laaciq.quantization.plan import Plan, TensorPlan, count_size
+from laaciq.trials.candidate import InMemory
+from laaciq.trials.session import Session
 
 
-def _front(planner: Planner, menu: SearchSpace) -> list[FrontPoint]:
-    weights = sum(tensor.weights for tensor in planner.tensors)
-    least = sum(size.min() for size in menu.sizes)
-    found = []
-    with planner.progress.stage("front", len(FRONT)) as advance:
-        for bits in FRONT:
-            if bits * weights >= least:
-                plan = planner.allocate(menu, limit=int(bits * weights), gap=0.02, seconds=10.0)
-                worst, best = plan.losses.max(), plan.losses.min()
-                found.append(
-                    FrontPoint(
-                        bits_per_weight=plan.size / weights,
-                        worst=float(worst),
-                        disparity=float(np.expm1(worst) - np.expm1(best)),
-                    )
-                )
-            advance(1)
-    return found
+@dataclass(frozen=True)
+class EffortPreset:
+    """Passages for curvature and validation, of all languages together; calibration tokens for every input of the widest layer; random
+    plans that are measured; minimax rounds; epochs of tuning; whether the Pareto front is computed."""
+
+    curvature: int
+    validation: int
+    tokens: int
+    probes: int
+    rounds: int
+    tuned: int
+    front: bool
+
+
+EFFORT_PRESETS: dict[Effort, EffortPreset] = {
+    "fast": EffortPreset(curvature=32, validation=128, tokens=10, probes=0, rounds=1, tuned=2, front=False),
+    "full": EffortPreset(curvature=256, validation=2000, tokens=160, probes=12, rounds=6, tuned=6, front=True),
+}
+
+
+@dataclass(frozen=True)
+class MeasuredPlan:
+    """`layers` are the plan's rounded layers, None where the measurement was read from the store."""
+
+    plan: Plan
+    losses: PlanLosses
+    layers: Layers | None
+
+
+@dataclass
+class Planner:
+    """`calibration` and `validation` hold the languages that decide, and no others."""
+
+    session: Session
+    calibration: Calibration
+    validation: Texts
+    options: WeightOptions
+
+    @property
+    def languages(self) -> list[str]:
+        return self.validation.languages
+
+    @property
+    def preset(self) -> EffortPreset:
+        return EFFORT_PRESETS[self.options.effort]
+
+    @cached_property
+    def tensors(self) -> list[TensorPlan]:
+        whole = self.options.budget_for == "model"
+        return base_plans(self.session.original.anatomy, symmetric=False, token_matrices=whole)
+
+    @cached_property
+    def budget(self) -> Budget:
+        return size_budget(self.session.original.anatomy, self.options, self.tensors)
+
+    @cached_property
+    def user_weights(self) -> np.ndarray | None:
+        return user_weights(self.options.language_weight, self.languages)
+
+    @cached_property
+    def _text_key(self) -> str:
+        texts = (self.calibration.texts.fingerprint, self.validation.fingerprint)
+        session = self.session
+        return key_of(session.folder.fingerprint, texts, session.options.model_dump(), self.options.effort)
+
+    def share(self, passages: int) -> int:
+        """Of so many passages of all languages, those of each language."""
+        return -(-passages // len(self.languages))
+
+    @cached_property
+    def calibration_passages(self) -> int:
+        """Of each language. With fewer tokens than inputs, second moments are unknown in most directions."""
+        model = self.session.original
+        widest = max(linear.shape[1] for linear in model.anatomy.linears)
+        sample = [text for passages in self.calibration.texts.spread(4).by_language.values() for text in passages.texts]
+        tokens = sum(map(len, model.tokenizer(sample, add_special_tokens=False)["input_ids"])) / len(sample)
+        return self.share(ceil(self.preset.tokens * widest / max(tokens, 1)))
+
+    def search_space(self) -> SearchSpace:
+        """Every format of every tensor group with its predicted losses, not yet scaled by measurements."""
+        groups = make_tensor_groups(self.tensors, FORMATS[self.options.effort], self.options.runtime)
+        # Before anything is measured: a budget that allows no plan is refused at once.
+        self.budget.require(int(sum(group.sizes.min() for group in groups)))
+        formats = [[plan.model_dump() for plan in plans] for group in groups for plans in group.choices]
+        key = key_of("predicted losses", self._text_key, formats)
+
+        def compute() -> PredictedLosses:
+            model, progress = self.session.original, self.session.progress
+            sample = self.calibration.texts.spread(self.share(self.preset.curvature))
+            matrices = {tensor.name: model.anatomy.matrices[tensor.name] for tensor in self.tensors}
+            with progress.stage("curvature", sum(map(len, sample.by_language.values()))) as advance:
+                curvature = measure_curvature(model, matrices, sample, self.session.options, advance=advance)
+            gains = self._gains()
+            with progress.stage("predicting losses", len(groups)) as advance:
+                space = make_search_space(groups, matrices, curvature, gains, advance=advance)
+            return PredictedLosses(losses=[losses.tolist() for losses in space.losses])
+
+        kept = self.session.store.result("planning/predicted-losses.json", PredictedLosses, key, compute)
+        losses = [np.array(by_choice) for by_choice in kept.losses]
+        return SearchSpace(self.languages, groups, losses, np.ones(len(self.languages)))
+
+    def _gains(self) -> dict[str, float]:
+        model = self.session.original
+        gains: dict[str, float] = {}
+        sample = replace(self.calibration, texts=self.calibration.texts.spread(self.calibration_passages))
+        linears = list(model.anatomy.linears)
+        parts = list(moment_parts(linears))
+        with self.session.progress.stage("second moments", float(len(parts))) as advance:
+            for part in parts:
+                moments = sample.second_moments(model, part, self.languages, advance=advance)
+                gains |= {name: second_order_gain(hessian) for name, hessian in moments.items()}
+        return gains
+
+    def allocate(
+        self, space: SearchSpace, *, limit: int | None = None, gap: float = GAP, seconds: float = SECONDS
+    ) -> Allocation:
+        losses = [space.scale * by_choice for by_choice in space.losses]
+        return allocate(
+            losses, space.sizes, limit or self.budget.bits, self.options.objective,
+            weights=self.user_weights, gap=gap, seconds=seconds,
+        )  # fmt: skip
+
+    def probe(self, space: SearchSpace, number: int) -> Probe:
+        """A random plan of about the budget's size, predicted and measured: the best plan for losses that are off by random factors."""
+        random = np.random.default_rng([number, len(space.groups)])
+        noisy = replace(space, losses=[losses * random.lognormal(0, 1) for losses in space.losses])
+        least = int(sum(size.min() for size in space.sizes))
+        limit = max(least, int(self.budget.bits * random.uniform(0.85, 1.15)))
+        chosen = self.allocate(noisy, limit=limit, gap=0.1, seconds=5.0).chosen
+        plan = self.plan(space.tensors(chosen), equal_weights(self.languages))
+        measured = self.measure(f"probe-{number}", plan)
+        return Probe(predicted=space.predict(np.array(chosen)).tolist(), measured=measured.losses)
+
+    def plan(self, tensors: list[TensorPlan], weights: dict[str, float], predicted: np.ndarray | None = None) -> Plan:
+        expected = {} if predicted is None else dict(zip(self.languages, predicted.tolist(), strict=True))
+        return Plan(
+            method=self.options.method,
+            tensors=tensors,
+            size=count_size(tensors, self.session.original.anatomy),
+            weights=weights,
+            passages=self.calibration_passages,
+            predicted=expected,
+        )
+
+    def measure(self, name: str, plan: Plan) -> MeasuredPlan:
+        """Quantize a plan in memory and measure it on validation text."""
+
+        def quantize() -> tuple[Layers, Mapping[str, torch.Tensor]]:
+            layers, others = quantize_model(
+                self.session.original, plan, self.calibration, progress=self.session.progress, title=f"rounding, {name}"
+            )
+            return list(layers), others
+
+        key = key_of("planned", self._text_key, plan.model_dump())
+        candidate = InMemory(f"planning/{name}", key, plan, quantize)
+        measured = self.session.measure_pooled(candidate, self.validation, part="validation")
+        losses = PlanLosses.of([measured[code] for code in self.languages])
+        return MeasuredPlan(plan, losses, candidate.layers)

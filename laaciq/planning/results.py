@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.options import Effort, Objective
 from laaciq.quantization.plan import Plan
+from laaciq.trials.measurement import Measurement
 
 
 class _Result(BaseModel):
@@ -15,20 +17,28 @@ class _Result(BaseModel):
 
 
 class PredictedLosses(_Result):
-    """ΔNLL a token for every unit, way to store it, and language."""
+    """ΔNLL per token for every tensor group, format and language."""
 
     losses: list[list[list[float]]]
 
 
 class PlanLosses(_Result):
-    """A plan on validation text, along the planning's languages, in nats a token: KL(original ‖ quantized), and what the loss rose by."""
+    """A plan on validation text, along the planning's languages, in nats per token: KL(original ‖ quantized), and ΔNLL."""
 
     divergence: list[float]
-    rise: list[float]
+    nll_increase: list[float]
+
+    @classmethod
+    def of(cls, measurements: list[Measurement]) -> PlanLosses:
+        tokens = np.array([sum(m.tokens) for m in measurements])
+        return cls(
+            divergence=(np.array([sum(m.kl or []) for m in measurements]) / tokens).tolist(),
+            nll_increase=(np.array([m.loss.sum() for m in measurements]) / tokens).tolist(),
+        )
 
 
 class Probe(_Result):
-    """A plan that predictions were put to scale by, random ones and the first: what was predicted for each language, and what was measured."""
+    """A plan that predictions are scaled by, a random one or the first: what was predicted for each language, and what was measured."""
 
     predicted: list[float]
     measured: PlanLosses
@@ -63,19 +73,19 @@ class Agreement(_Result):
 class Planning(_Result):
     """`gap` is between the predicted objective and the bound that HiGHS proved; `chosen` is the round whose plan this is.
 
-    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats a token, times `exchange`: what the loss rises by
-    for a nat of it there. Divergence varies far less from passage to passage than the rise itself, so that rounds can be told apart on
-    few passages; how the two relate in a language hardly depends on the plan. `scale` is what measured plans showed predictions to be worth,
-    by language. `held_out` languages were shown to nothing here.
+    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL per
+    nat of divergence. Divergence varies far less from passage to passage than the rise itself, so that few passages tell rounds apart;
+    how the two relate in a language hardly depends on the plan. `scale` is measured over predicted loss, by language. `held_out` languages
+    were read by nothing here.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     plan: Plan
     objective: Objective
     effort: Effort
     languages: list[str]
     held_out: list[str]
-    exchange: list[float]
+    nll_per_kl: list[float]
     scale: list[float]
     gap: float
     rounds: list[Round]

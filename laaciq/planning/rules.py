@@ -1,12 +1,11 @@
-"""From options to plans: the seeds' strategies, one plan a checkpoint.
+"""From options to plans by rules, one plan per checkpoint; no search and no budget.
 
-A: a calibration a language, each in a checkpoint of its own (`separate`) or as tables of scales. B: more bits where κ is large, or for
-attention. C: shared codes with tables by cluster of languages. Protected blocks and kept weights combine with all of them.
+Strategy A calibrates per language, each in a separate checkpoint (`separate`) or as tables of scales. B gives more bits where κ is large, or
+to attention. C shares codes, with tables of scales per cluster of languages. Protected blocks and kept weights combine with all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from laaciq.corpus import language
 from laaciq.errors import BadOption
 from laaciq.models import Anatomy, LinearLayer
-from laaciq.options import FULL_BITS, QuantizeOptions
-from laaciq.planning.methods import Method, find_method
+from laaciq.options import FULL_BITS, WeightOptions, reads_text
+from laaciq.options.methods import Method, find_method
 from laaciq.profiling.results import Profile
 from laaciq.profiling.weights import pooled_moments
 from laaciq.quantization.plan import Plan, PlanSet, TensorPlan, count_size
@@ -26,38 +25,36 @@ OTHERS = "others"
 
 @dataclass(frozen=True)
 class Protection:
-    """Blocks that get more bits, for some languages or for all (`languages` empty)."""
+    """Blocks that get more bits, for some languages, or for all if `languages` is empty."""
 
     languages: tuple[str, ...]
     blocks: frozenset[int]
 
 
 def make_plans(
-    anatomy: Anatomy, options: QuantizeOptions, profile: Profile | None = None, *, served_bound: float = float("inf")
+    anatomy: Anatomy, options: WeightOptions, profile: Profile | None = None, *, served_bound: float = float("inf")
 ) -> PlanSet:
-    """One plan, under the empty name; with `separate`, one for every group of languages.
+    """One plan, under the empty name; with `separate`, one per group of languages.
 
-    Languages that the profile found not to be served (original bits a byte above `served_bound`) decide nothing.
+    Only languages that the original serves (at most `served_bound` bits per byte in the profile) and that are not held out decide anything.
     """
     method = find_method(options.method)
     reads = reads_text(options)
     if profile is None and (reads or options.outlier_bits is not None):
         raise BadOption(f"method {method.name!r} with these options needs a profile of the model: give texts")
-    served = [] if profile is None else served_languages(profile, served_bound, options.calibrate)
-    if options.tune and method.adaptive:
-        raise BadOption("tables of scales are fitted to what layers are given, which tuning changes: leave out --tune")
+    deciding = [] if profile is None or not reads else deciding_languages(profile, options, served_bound)
     protections = [_protection(entry, len(anatomy.block_names)) for entry in options.protect]
     if not options.separate:
         protected = frozenset().union(*(p.blocks for p in protections))
-        return PlanSet(plans={"": _plan(anatomy, options, method, profile, served if reads else [], protected)})
+        return PlanSet(plans={"": _plan(anatomy, options, method, profile, deciding, protected)})
     for_all = frozenset().union(*(p.blocks for p in protections if not p.languages))
     groups = {"+".join(p.languages): p for p in protections if p.languages}
     if not groups:
-        groups = {code: Protection((code,), frozenset()) for code in served}
-    elif rest := [code for code in served if not any(code in p.languages for p in groups.values())]:
+        groups = {code: Protection((code,), frozenset()) for code in deciding}
+    elif rest := [code for code in deciding if not any(code in p.languages for p in groups.values())]:
         groups[OTHERS] = Protection(tuple(rest), frozenset())
-    if missing := [code for group in groups.values() for code in group.languages if code not in served]:
-        raise BadOption(f"--protect names {missing[0]}, which has no calibration text or is not served")
+    if missing := [code for group in groups.values() for code in group.languages if code not in deciding]:
+        raise BadOption(f"--protect names {missing[0]}, which has no calibration text here or is not served")
     plans = {
         name: _plan(anatomy, options, method, profile, list(group.languages), for_all | group.blocks)
         for name, group in groups.items()
@@ -69,14 +66,8 @@ def equal_weights(languages: list[str]) -> dict[str, float]:
     return dict.fromkeys(languages, 1 / len(languages)) if languages else {}
 
 
-def reads_text(options: QuantizeOptions) -> bool:
-    """Does calibration text decide anything?"""
-    by_saliency = options.keep > 0 and options.keep_by == "saliency"
-    return find_method(options.method).reads_text or options.separate or by_saliency or bool(options.tune)
-
-
-def reads_profile(options: QuantizeOptions) -> bool:
-    """Does the method weigh inputs by what the profile says of them? Second-order rounding looks for itself."""
+def reads_profile(options: WeightOptions) -> bool:
+    """Does the method weight inputs by the profile? Second-order rounding measures its inputs itself."""
     by_saliency = options.keep > 0 and options.keep_by == "saliency"
     method = find_method(options.method)
     return reads_text(options) and (method.rounding == "nearest" or method.adaptive or by_saliency)
@@ -84,7 +75,7 @@ def reads_profile(options: QuantizeOptions) -> bool:
 
 def _plan(
     anatomy: Anatomy,
-    options: QuantizeOptions,
+    options: WeightOptions,
     method: Method,
     profile: Profile | None,
     languages: list[str],
@@ -121,12 +112,12 @@ def _plan(
     )
 
 
-def _token_plans(anatomy: Anatomy, options: QuantizeOptions, method: Method) -> list[TensorPlan]:
-    """Embeddings and head. What languages put into a layer says nothing of a table that is looked up: no text decides about them."""
+def _token_plans(anatomy: Anatomy, options: WeightOptions, method: Method) -> list[TensorPlan]:
+    """Plans of embeddings and head. They are looked up and have no inputs to weight by, so no text decides about them."""
     if options.embedding_bits is None:
         return []
-    if found := next((matrix.obstacle for matrix in anatomy.token_matrices if matrix.obstacle), None):
-        raise BadOption(f"these embeddings cannot be quantized ({found}): leave out --embedding-bits")
+    if obstacle := next((matrix.obstacle for matrix in anatomy.token_matrices if matrix.obstacle), None):
+        raise BadOption(f"these embeddings cannot be quantized ({obstacle}): leave out --embedding-bits")
     return [
         TensorPlan(
             name=matrix.name,
@@ -142,54 +133,56 @@ def _token_plans(anatomy: Anatomy, options: QuantizeOptions, method: Method) -> 
 
 
 def _bits_by_tensor(
-    anatomy: Anatomy, options: QuantizeOptions, profile: Profile | None, protected: frozenset[int]
+    anatomy: Anatomy, options: WeightOptions, profile: Profile | None, protected: frozenset[int]
 ) -> dict[str, int]:
-    """The most that any rule asks for."""
-    found = {linear.name: options.bits for linear in anatomy.linears}
+    """The most bits that any rule gives a tensor."""
+    bits = {}
     outliers = set() if options.outlier_bits is None or profile is None else _outliers(anatomy, options, profile)
     for linear in anatomy.linears:
-        wanted = [found[linear.name]]
+        candidates = [options.bits]
         if linear.block in protected:
-            wanted.append(options.protect_bits)
+            candidates.append(options.protect_bits)
         if linear.name in outliers:
-            wanted.append(options.outlier_bits or 0)
+            candidates.append(options.outlier_bits or 0)
         if linear.component == "attention":
-            wanted.append(options.attention_bits or 0)
-        found[linear.name] = max(wanted)
-    return found
+            candidates.append(options.attention_bits or 0)
+        bits[linear.name] = max(candidates)
+    return bits
 
 
-def _outliers(anatomy: Anatomy, options: QuantizeOptions, profile: Profile) -> set[str]:
+def _outliers(anatomy: Anatomy, options: WeightOptions, profile: Profile) -> set[str]:
     """Tensors of blocks, or of components of blocks, whose pooled κ is above the threshold."""
 
-    def unit(linear: LinearLayer) -> tuple[object, ...]:
+    def pool(linear: LinearLayer) -> tuple[object, ...]:
         return (linear.block,) if options.outlier_by == "block" else (linear.block, linear.component)
 
     statistics = {tensor.name: tensor for tensor in profile.tensors}
-    units: dict[tuple[object, ...], list[str]] = {}
+    pools: dict[tuple[object, ...], list[str]] = {}
     for linear in anatomy.linears:
-        units.setdefault(unit(linear), []).append(linear.name)
+        pools.setdefault(pool(linear), []).append(linear.name)
     return {
         name
-        for names in units.values()
+        for names in pools.values()
         if pooled_moments(statistics[name] for name in names).kurtosis > options.outlier_kurtosis
         for name in names
     }
 
 
 def _table_count(tensors: list[TensorPlan], overhead: float) -> int:
-    """How many tables fit into `overhead` bits a weight."""
+    """How many tables fit into `overhead` bits per weight."""
     quantized = [tensor for tensor in tensors if tensor.quantized]
     cost = FULL_BITS * sum(t.groups for t in quantized) / sum(t.weights for t in tensors)
-    # A hair of tolerance: 0.5 bits buy two tables at 0.25 each.
+    # The tolerance is for rounding: 0.5 bits buy two tables of 0.25 bits.
     count = int(overhead / cost + 1e-9) if quantized else 0
     if not count:
-        raise BadOption(f"a table costs {cost:.2f} bits a weight, more than the overhead of {overhead:g}: allow more")
+        raise BadOption(
+            f"one table costs {cost:.4g} bits per weight, more than --table-overhead {overhead:g}: give a larger one, or larger groups"
+        )
     return count
 
 
 def cluster_languages(profile: Profile, languages: list[str], count: int) -> list[list[str]]:
-    """Languages that use their inputs alike, by Ward's method on √E[x²] of every linear layer's inputs, each layer scaled to length one."""
+    """Clusters of languages with similar layer inputs, by Ward's method on √E[x²] of every linear layer's inputs, each scaled to norm one."""
     if len(languages) <= count:
         return [[code] for code in languages]
 
@@ -200,22 +193,41 @@ def cluster_languages(profile: Profile, languages: list[str], count: int) -> lis
 
     labels = fcluster(linkage(np.stack([features(code) for code in languages]), "ward"), count, "maxclust")
     clusters = [
-        [code for code, label in zip(languages, labels, strict=True) if label == own] for own in sorted(set(labels))
+        [code for code, label in zip(languages, labels, strict=True) if label == cluster]
+        for cluster in sorted(set(labels))
     ]
     return sorted(clusters, key=lambda members: languages.index(members[0]))
 
 
-def served_languages(profile: Profile, bound: float, chosen: Iterable[str] | None) -> list[str]:
-    """The languages that decide: those that the model serves, or of them the ones chosen."""
+def served_languages(profile: Profile, bound: float) -> list[str]:
+    """The languages that the original serves: at most `bound` bits per byte."""
     served = [r.language for r in profile.languages if r.bits_per_byte is None or r.bits_per_byte <= bound]
     if not served:
-        raise BadOption(f"no language has {bound:g} bits a byte or less: raise --served-bound or give other texts")
-    if chosen is None:
-        return served
-    codes = [language(name).code for name in chosen]
-    if missing := [code for code in codes if code not in served]:
-        raise BadOption(f"--calibrate names {missing[0]}, which has no calibration text here or is not served")
-    return codes
+        raise BadOption(f"no language has {bound:g} bits per byte or less: raise --served-bound or give other texts")
+    return served
+
+
+def held_out(options: WeightOptions) -> list[str]:
+    """Codes of the languages that neither calibrate nor validate."""
+    return [language(name).code for name in options.hold_out or ()]
+
+
+def deciding_languages(profile: Profile, options: WeightOptions, served_bound: float) -> list[str]:
+    """The languages whose calibration and validation text may be read: served, chosen by --calibration-languages, and not held out."""
+    served, held = served_languages(profile, served_bound), held_out(options)
+    profiled = [result.language for result in profile.languages]
+    if unknown := [code for code in held if code not in profiled]:
+        raise BadOption(f"--hold-out names {unknown[0]}, which has no text here: give languages of the texts")
+    chosen = [language(name).code for name in options.calibration_languages or served]
+    if missing := [code for code in chosen if code not in served]:
+        raise BadOption(
+            f"--calibration-languages names {missing[0]}, which has no calibration text here or is not served: name another language"
+        )
+    if options.calibration_languages and (both := [code for code in chosen if code in held]):
+        raise BadOption(f"--calibration-languages and --hold-out both name {both[0]}: leave it out of one of them")
+    if not (deciding := [code for code in chosen if code not in held]):
+        raise BadOption("--hold-out leaves no language to calibrate on: hold out fewer")
+    return deciding
 
 
 def _protection(entry: str, blocks: int) -> Protection:

@@ -1,7 +1,7 @@
 """Screening: what the theory predicts about a model before it is quantized.
 
-The seeds name three conditions without which languages do not pay differently (C1, C2, C3), a pre-quantization checklist, and a strategy by
-the largest block kurtosis. All of it predicts; a measurement decides.
+The theory names three conditions without which languages do not lose differently (C1, C2, C3), a checklist, and a strategy by the largest
+kurtosis of a block. All of it predicts; a measurement decides.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Risk = Literal["HIGH", "MODERATE", "LOW"]
 
 
 class ScreeningThresholds(Options):
-    """Where the theory draws its lines; the defaults are the seeds'.
+    """The thresholds of the theory.
 
-    `outlier_kurtosis`: a block with κ_l above it is an outlier block (C1). The seeds use both 50, to screen, and 100, to name BLOOM's blocks.
-    `outlier_fraction_range`: C2 holds when R̂(λ) spans more than this over languages. The seeds ask for a variance above 0.001, which would
+    `outlier_kurtosis`: a block with κ_l above it is an outlier block (C1). The theory uses both 50, to screen, and 100, to name BLOOM's blocks.
+    `outlier_fraction_range`: C2 holds if R̂(λ) spans more than this over languages. The theory demands a variance above 0.001, which would
     reject BLOOM itself, whose R̂ has a variance of 9e-5 and a range of 0.033; the variance is therefore reported and not judged.
-    `safe_bits`: C3 holds below it. `gaussian_kurtosis`: below it weights are near Gaussian, and no special handling is called for.
+    `safe_bits`: C3 holds below it. `gaussian_kurtosis`: below it weights are near Gaussian and need no special handling.
     """
 
     outlier_kurtosis: float = OUTLIER_KURTOSIS
@@ -61,7 +61,7 @@ class Evidence(_Strict):
 
 
 class Condition(_Strict):
-    """One of the conditions that disparity needs. `answer` is None where the evidence does not say."""
+    """One of the conditions of disparity. `answer` is None if the evidence does not decide it."""
 
     name: str
     question: str
@@ -71,7 +71,7 @@ class Condition(_Strict):
 
 
 class CheckBox(_Strict):
-    """A box of the seeds' checklist. `done` is False where the answer is that something remains to be measured."""
+    """An item of the checklist. `done` is False if something remains to be measured."""
 
     question: str
     answer: str
@@ -79,7 +79,8 @@ class CheckBox(_Strict):
 
 
 class Screening(_Strict):
-    """The verdict before quantization. `conditions` are C1, C2, C3 in order; blocks count from 0."""
+    """The verdict before quantization. `conditions` are C1, C2, C3 in order; blocks count from 0. `sampled`: activations were measured on a
+    few passages of each language only."""
 
     conditions: list[Condition]
     risk: Risk
@@ -87,6 +88,7 @@ class Screening(_Strict):
     checklist: list[CheckBox]
     outlier_blocks: list[int]
     prediction: str
+    sampled: bool = False
 
 
 def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = ScreeningThresholds()) -> Screening:
@@ -100,7 +102,7 @@ def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = Screen
       MODERATE if activations were not measured;
     - max κ in between: MODERATE.
 
-    On the seeds' cross-model table this gives BLOOM (κ 164) HIGH, XGLM (1.9) LOW, mT5 (45) MODERATE, and XLM-R (10), "LOW-MODERATE" there,
+    On the published table of models this gives BLOOM (κ 164) HIGH, XGLM (1.9) LOW, mT5 (45) MODERATE, and XLM-R (10), "LOW-MODERATE" there,
     MODERATE. No degradation was measured on these models: the table predicts too.
     """
     conditions = [
@@ -122,21 +124,20 @@ def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = Screen
 
 
 def screen_profile(profile: Profile, *, bits: int, thresholds: ScreeningThresholds | None = None) -> Screening:
-    """Screen a measured model. Unless told otherwise, the profile's own `outlier_kurtosis` says what an outlier block is.
+    """Screen a profiled model. Without `thresholds`, the `outlier_kurtosis` of the profile defines an outlier block.
 
-    R̂(λ) is summed anew over the blocks that are outliers here; where there are none it is 0 in every language, so that C2 fails.
+    R̂(λ) is summed again over the blocks that are outliers here. Without any it is 0 in every language, so that C2 fails.
     """
     if thresholds is None:
         outlier = profile.outlier_kurtosis
-        # Who calls a lower κ an outlier does not call it near Gaussian.
+        # A block cannot be near Gaussian and an outlier.
         gaussian = min(outlier, ScreeningThresholds().gaussian_kurtosis)
         thresholds = ScreeningThresholds(outlier_kurtosis=outlier, gaussian_kurtosis=gaussian)
     kurtosis = [block.kurtosis for block in profile.blocks]
     blocks = _outlier_blocks(kurtosis, thresholds)
     fractions = {result.language: sum(result.fractions[block] for block in blocks) for result in profile.languages}
-    return screen_evidence(
-        Evidence(block_kurtosis=kurtosis, outlier_fractions=fractions or None, bits=bits), thresholds
-    )
+    evidence = Evidence(block_kurtosis=kurtosis, outlier_fractions=fractions or None, bits=bits)
+    return screen_evidence(evidence, thresholds).model_copy(update={"sampled": profile.sampled})
 
 
 def _outlier_blocks(block_kurtosis: list[float], thresholds: ScreeningThresholds) -> list[int]:
@@ -226,7 +227,7 @@ def _checklist(
         ),
         CheckBox(
             question="Compute activation patterns by language",
-            answer=f"PlanLosses in {len(languages)} languages" if languages else "Not measured",
+            answer=f"Measured in {len(languages)} languages" if languages else "Not measured",
             done=bool(languages),
         ),
         CheckBox(
@@ -236,7 +237,7 @@ def _checklist(
         ),
         CheckBox(
             question="Consider per-language calibration or mixed precision",
-            answer=strategy if coarse.answer else f"Not called for at {evidence.bits} bits",
+            answer=strategy if coarse.answer else f"Not needed at {evidence.bits} bits",
             done=True,
         ),
     ]
@@ -245,17 +246,17 @@ def _checklist(
 def _prediction(evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[Condition], risk: Risk) -> str:
     outliers, varies, coarse = conditions
     if not coarse.answer:
-        why = f"{evidence.bits} bits are taken as safe"
+        why = f"{evidence.bits} bits are considered safe"
     elif evidence.max_kurtosis < thresholds.gaussian_kurtosis:
         why = f"weights are near Gaussian ({outliers.measured})"
     elif not outliers.answer:
         why = f"weights are neither near Gaussian nor outliers ({outliers.measured})"
     elif varies.answer is None:
-        why = f"there are outlier blocks ({outliers.measured}), and how languages use them is not known"
+        why = f"there are outlier blocks ({outliers.measured}), and it is not known how languages use them"
     else:
         how = "differently" if varies.answer else "alike"
         why = f"there are outlier blocks ({outliers.measured}), and languages use them {how} ({varies.measured})"
-    return f"The risk that languages pay differently is predicted to be {risk}: {why}; a measurement decides."
+    return f"The risk that languages lose differently is predicted to be {risk}: {why}. A measurement decides."
 
 
 def _named(blocks: list[int]) -> str:

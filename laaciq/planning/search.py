@@ -1,89 +1,122 @@
-"""The search for a plan: measured, refined once from what was measured, with the languages' weights played against it."""
+"""The search for a plan: allocate, measure, correct the predictions, reweight the languages. And the plan that it ends with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from laaciq.planning.minimax import minimax_rounds
+from laaciq.errors import BadOption
+from laaciq.options import WeightOptions
+from laaciq.planning.minimax import IMPROVEMENT, minimax_rounds
 from laaciq.planning.objectives import objective_value
-from laaciq.planning.results import Agreement, PlanLosses, Probe, Round
+from laaciq.planning.planner import EFFORT_PRESETS, MeasuredPlan, Planner
+from laaciq.planning.results import Agreement, FrontPoint, PlanLosses, Planning, Probe, Round
+from laaciq.planning.rules import deciding_languages, held_out
 from laaciq.planning.search_space import SearchSpace
-from laaciq.planning.steps import Planner
+from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
-from laaciq.quantization.plan import Plan
+from laaciq.trials.session import Session
 
 # How far a language's scale follows what was measured: half of the way, since few passages are noisy.
 _SHRINKAGE = 0.5
+# Sizes of the plans of the Pareto front, in bits per weight.
+FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
+
+
+def search_plan(session: Session, calibration: Calibration, options: WeightOptions) -> tuple[Planning, Layers | None]:
+    """The plan of method 'planned', how it was found, and its rounded layers unless they were measured in an earlier process.
+
+    Reads the calibration and the validation text of languages that are served.
+    """
+    if calibration.profile is None:
+        raise BadOption("planning needs a profile of the model: make one of the calibration text first")
+    deciding = deciding_languages(calibration.profile, options, session.options.served_bound)
+    preset = EFFORT_PRESETS[options.effort]
+    validation = calibration.validating(deciding).spread(-(-preset.validation // len(deciding)))
+    planner = Planner(session, replace(calibration, texts=calibration.texts.select(deciding)), validation, options)
+    space = planner.search_space()
+    search = Search(planner, space, [planner.probe(space, number) for number in range(preset.probes)])
+    search.run()
+    best = search.measured[search.best]
+    # Tuned once, when it is written: tuning every plan that is tried would take several times as long.
+    tuned = preset.tuned if options.tune is None else options.tune
+    planning = Planning(
+        plan=best.plan.model_copy(update={"tuned": tuned}),
+        objective=options.objective,
+        effort=options.effort,
+        languages=deciding,
+        held_out=held_out(options),
+        nll_per_kl=search.nll_per_kl.tolist(),
+        scale=search.space.scale.tolist(),
+        gap=search.gap,
+        rounds=search.rounds,
+        chosen=search.best,
+        probes=search.probes,
+        agreement=agreement(search.probes, search.space.scale, search.nll_per_kl),
+        front=pareto_front(planner, search.space) if preset.front else [],
+    )
+    return planning, best.layers
 
 
 @dataclass
 class Search:
-    """From the menu and the random plans that were measured to the plans that are: each a round, the best one to be chosen.
+    """From the search space and the random plans that were measured to one plan per round.
 
-    The first round's plan is for losses as predicted; what it measures corrects them. The second plan's languages are weighed by what they
-    lost in the first, and so on, until nothing is gained.
+    The first plan is the best for losses as predicted. What it measures corrects the predictions. From then on each round weighs the
+    languages by what they lost in the round before, until nothing is gained.
     """
 
     planner: Planner
-    menu: SearchSpace
+    space: SearchSpace
     probes: list[Probe]
     rounds: list[Round] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
-    # None where the measurement was read from the store.
-    best_layers: Layers | None = None
+    measured: list[MeasuredPlan] = field(default_factory=list)
+    best: int = 0
     gap: float = 0.0
 
     @property
-    def exchange(self) -> np.ndarray:
-        return _exchange([probe.measured for probe in self.probes])
-
-    @property
-    def best(self) -> int:
-        """The round that lost least."""
-        return int(np.argmin([own.value for own in self.rounds]))
+    def nll_per_kl(self) -> np.ndarray:
+        return _nll_per_kl([probe.measured for probe in self.probes])
 
     def run(self) -> None:
         options, user = self.planner.options, self.planner.user_weights
         if self.probes:
-            self.menu = self.menu.rescaled(_scales(self.probes, self.exchange))
+            self.space = self.space.rescaled(_scales(self.probes, self.nll_per_kl))
         start = np.full(len(self.planner.languages), 1 / len(self.planner.languages))
         if options.objective == "mean" and user is not None:
             start = user / user.sum()
         first = self._allocate()
         losses = self._measure(first, start, probed=True)
-        self.menu = self.menu.rescaled(_shrunk(losses / np.maximum(self.menu.predict(np.array(first)), 1e-12)))
+        self.space = self.space.rescaled(_shrunk(losses / np.maximum(self.space.predict(np.array(first)), 1e-12)))
         refined = self._allocate()
         if options.objective == "mean":
             if refined != first:
                 self._measure(refined, start)
             return
 
-        def played(number: int, weights: np.ndarray) -> np.ndarray:
+        def measure(number: int, weights: np.ndarray) -> np.ndarray:
             return losses if number == 0 else self._measure(refined, weights)
 
-        for _ in minimax_rounds(start, played, options.objective, self.planner.preset.rounds):
+        for _ in minimax_rounds(start, measure, options.objective, self.planner.preset.rounds):
             pass
 
     def _allocate(self) -> list[int]:
-        found = self.planner.allocate(self.menu)
-        self.gap = found.gap
-        return found.chosen
+        allocation = self.planner.allocate(self.space)
+        self.gap = allocation.gap
+        return allocation.chosen
 
     def _measure(self, chosen: list[int], weights: np.ndarray, *, probed: bool = False) -> np.ndarray:
-        """Losses of a round. What is `probed` is measured with languages that count alike, as random plans are."""
+        """Losses of a round. A `probed` plan is measured with languages that count alike, as random plans are."""
         planner = self.planner
-        predicted = self.menu.predict(np.array(chosen))
-        plan = planner.plan(
-            self.menu.tensors(chosen), dict(zip(planner.languages, weights.tolist(), strict=True)), predicted
-        )
+        predicted = self.space.predict(np.array(chosen))
+        by_language = dict(zip(planner.languages, weights.tolist(), strict=True))
+        plan = planner.plan(self.space.tensors(chosen), by_language, predicted)
         measured = planner.measure(f"round-{len(self.rounds)}", plan)
         if probed:
-            unscaled = predicted / self.menu.scale
-            self.probes = [*self.probes, Probe(predicted=unscaled.tolist(), measured=measured)]
-        losses = self.exchange * np.array(measured.divergence)
-        self.plans.append(plan)
+            unscaled = predicted / self.space.scale
+            self.probes = [*self.probes, Probe(predicted=unscaled.tolist(), measured=measured.losses)]
+        losses = self.nll_per_kl * np.array(measured.losses.divergence)
         self.rounds.append(
             Round(
                 weights=weights.tolist(),
@@ -93,20 +126,50 @@ class Search:
                 value=float(objective_value(losses, planner.options.objective, planner.user_weights)),
             )
         )
-        if self.best == len(self.rounds) - 1:
-            self.best_layers = planner.measuring.rounded.take(plan)
+        self._choose(measured)
         return losses
 
+    def _choose(self, measured: MeasuredPlan) -> None:
+        """Of two plans that are as good, the earlier one: what is left of a smaller difference on few passages is chance."""
+        latest = len(self.rounds) - 1
+        if latest and self.rounds[latest].value >= (1 - IMPROVEMENT) * self.rounds[self.best].value:
+            self.measured.append(replace(measured, layers=None))
+            return
+        # Layers take about a byte per weight: only the best plan's are kept.
+        self.measured = [replace(earlier, layers=None) for earlier in self.measured] + [measured]
+        self.best = latest
 
-def _exchange(measured: list[PlanLosses]) -> np.ndarray:
-    """What the loss rises by for a nat of divergence, by language, over all that was measured; never less than a tenth."""
-    rise = np.sum([own.rise for own in measured], axis=0)
-    return _shrunk(np.maximum(rise / np.sum([own.divergence for own in measured], axis=0), 0.1))
+
+def pareto_front(planner: Planner, space: SearchSpace) -> list[FrontPoint]:
+    """The best predicted plans over a range of sizes."""
+    weights = sum(tensor.weights for tensor in planner.tensors)
+    least = sum(size.min() for size in space.sizes)
+    points = []
+    with planner.session.progress.stage("Pareto front", len(FRONT)) as advance:
+        for bits in FRONT:
+            if bits * weights >= least:
+                allocation = planner.allocate(space, limit=int(bits * weights), gap=0.02, seconds=10.0)
+                worst, best = allocation.losses.max(), allocation.losses.min()
+                points.append(
+                    FrontPoint(
+                        bits_per_weight=allocation.size / weights,
+                        worst=float(worst),
+                        disparity=float(np.expm1(worst) - np.expm1(best)),
+                    )
+                )
+            advance(1)
+    return points
 
 
-def _scales(probes: list[Probe], exchange: np.ndarray) -> np.ndarray:
-    """What measured losses are of predicted ones, by language."""
-    ratios = [exchange * np.array(own.measured.divergence) / np.maximum(own.predicted, 1e-12) for own in probes]
+def _nll_per_kl(measured: list[PlanLosses]) -> np.ndarray:
+    """Rise of NLL per nat of divergence, by language, over all plans that were measured; never less than a tenth."""
+    rise = np.sum([losses.nll_increase for losses in measured], axis=0)
+    return _shrunk(np.maximum(rise / np.sum([losses.divergence for losses in measured], axis=0), 0.1))
+
+
+def _scales(probes: list[Probe], nll_per_kl: np.ndarray) -> np.ndarray:
+    """Measured over predicted losses, by language."""
+    ratios = [nll_per_kl * np.array(probe.measured.divergence) / np.maximum(probe.predicted, 1e-12) for probe in probes]
     return _shrunk(np.median(ratios, axis=0))
 
 
@@ -116,8 +179,8 @@ def _shrunk(ratios: np.ndarray) -> np.ndarray:
     return np.exp(logarithms.mean() + _SHRINKAGE * (logarithms - logarithms.mean()))
 
 
-def agreement(probes: list[Probe], scale: np.ndarray, exchange: np.ndarray) -> Agreement:
-    predicted = np.array([scale * np.array(own.predicted) for own in probes]).ravel()
-    measured = np.array([exchange * np.array(own.measured.divergence) for own in probes]).ravel()
+def agreement(probes: list[Probe], scale: np.ndarray, nll_per_kl: np.ndarray) -> Agreement:
+    predicted = np.array([scale * np.array(probe.predicted) for probe in probes]).ravel()
+    measured = np.array([nll_per_kl * np.array(probe.measured.divergence) for probe in probes]).ravel()
     r = float(np.corrcoef(np.log(np.maximum(predicted, 1e-12)), np.log(np.maximum(measured, 1e-12)))[0, 1])
     return Agreement(r=r, error=float(np.median(np.abs(measured / predicted - 1))))

@@ -53,47 +53,47 @@ class TensorGroup:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """`losses[u]` is ΔNLL a token, (choices, languages), when unit u alone is stored in each way; `scale` is what measured plans showed them
+    """`losses[u]` is ΔNLL a token, (choices, languages), when group u alone is stored in each way; `scale` is what measured plans showed them
     to be worth, by language."""
 
     languages: list[str]
-    units: list[TensorGroup]
+    groups: list[TensorGroup]
     losses: list[np.ndarray]
     scale: np.ndarray
 
     @property
     def sizes(self) -> list[np.ndarray]:
-        return [unit.sizes for unit in self.units]
+        return [group.sizes for group in self.groups]
 
     def predict(self, chosen: np.ndarray) -> np.ndarray:
-        """Of plans (plans, units) → ΔNLL by language (plans, languages). Losses of tensors add."""
+        """Of plans (plans, groups) → ΔNLL by language (plans, languages). Losses of tensors add."""
         return self.scale * sum(own[chosen[..., u]] for u, own in enumerate(self.losses))
 
     def tensors(self, chosen: list[int]) -> list[TensorPlan]:
-        return [plan for unit, choice in zip(self.units, chosen, strict=True) for plan in unit.choices[choice]]
+        return [plan for group, choice in zip(self.groups, chosen, strict=True) for plan in group.choices[choice]]
 
     def rescaled(self, factor: np.ndarray) -> SearchSpace:
         return replace(self, scale=self.scale * factor)
 
 
 def make_search_space(
-    units: list[TensorGroup],
+    groups: list[TensorGroup],
     matrices: dict[str, torch.Tensor],
     curvature: Curvature,
     gains: dict[str, float],
     *,
-    advance: Callable[[int], None] = lambda units: None,
+    advance: Callable[[int], None] = lambda groups: None,
 ) -> SearchSpace:
     """Quantize every tensor in every way, by the plan's own grid and to the nearest code. `gains` are those of second-order rounding."""
     losses = []
-    for unit in units:
+    for group in groups:
         rows = [
             sum(_losses(plan, matrices[plan.name], curvature, gains.get(plan.name, 1.0)) for plan in plans)
-            for plans in unit.choices
+            for plans in group.choices
         ]
         losses.append(np.stack(rows))
         advance(1)
-    return SearchSpace(curvature.languages, units, losses, np.ones(len(curvature.languages)))
+    return SearchSpace(curvature.languages, groups, losses, np.ones(len(curvature.languages)))
 
 
 def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: float) -> np.ndarray:

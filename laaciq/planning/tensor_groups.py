@@ -15,19 +15,19 @@ _FUSED = [{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}]
 VLLM_GROUPS = (32, 64, 128)
 
 
-def make_tensor_groups(tensors: list[TensorPlan], menu: list[StorageFormat], runtime: Runtime) -> list[TensorGroup]:
+def make_tensor_groups(tensors: list[TensorPlan], formats: list[StorageFormat], runtime: Runtime) -> list[TensorGroup]:
     """`tensors` say all but how many bits, which group size and how much is kept."""
-    groups: dict[str, list[TensorPlan]] = {}
+    members_of: dict[str, list[TensorPlan]] = {}
     for tensor in tensors:
-        groups.setdefault(fused_name(tensor.name) if runtime == "vllm" else tensor.name, []).append(tensor)
-    units = []
-    for name, members in groups.items():
-        choices = [tuple(_applied(storage, tensor, runtime) for tensor in members) for storage in menu]
+        members_of.setdefault(fused_name(tensor.name) if runtime == "vllm" else tensor.name, []).append(tensor)
+    groups = []
+    for name, members in members_of.items():
+        choices = [tuple(_applied(storage, tensor, runtime) for tensor in members) for storage in formats]
         possible = [plans for plans in choices if runtime != "vllm" or all(map(_vllm_loads, plans))]
-        units.append(TensorGroup(_distinct(possible)))
+        groups.append(TensorGroup(_distinct(possible)))
         if not possible:
-            raise BadOption(f"nothing on the menu fits {name} under --runtime {runtime}")
-    return units
+            raise BadOption(f"no storage format fits {name} under --runtime {runtime}")
+    return groups
 
 
 def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> list[TensorPlan]:
@@ -74,7 +74,7 @@ def fused_name(name: str) -> str:
 
 
 def _distinct(choices: Iterable[tuple[TensorPlan, ...]]) -> list[tuple[TensorPlan, ...]]:
-    """Without those that mean the same, as groups wider than a row do."""
+    """Without those that mean the same, as members_of wider than a row do."""
     found: dict[tuple[object, ...], tuple[TensorPlan, ...]] = {}
     for plans in choices:
         found.setdefault(tuple((p.bits, p.group_inputs, p.kept, p.rank, p.symmetric) for p in plans), plans)

@@ -82,8 +82,7 @@ def collect(
 def readings(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
     """The passages as the model reads them: masked models see the text whole, the others as when they are scored."""
     if model.kind != "masked":
-        asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
-        return prepare_all(model, passages.texts, passages.language, **asked)
+        return prepare_all(model, passages, options)
     before = len(start_tokens(model.tokenizer))
     longest = min(options.window or model.longest or 512, model.longest or 512)
     found = []

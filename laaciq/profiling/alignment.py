@@ -28,10 +28,6 @@ class Alignment(BaseModel):
     cosine: list[float]
     retrieval: list[float]
 
-    @property
-    def retrieval_chance(self) -> float:
-        return 1 / self.passages
-
 
 def alignment(vectors: dict[str, np.ndarray], pivot: str = "eng") -> list[Alignment]:
     """Alignment of every language with the pivot. `vectors[code]` has shape (blocks, passages, width), passages in the same order."""

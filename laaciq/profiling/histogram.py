@@ -104,32 +104,12 @@ class PatternHistogram:
         two = np.repeat(magnitudes[-2:], np.minimum(counts[-2:], 2))[::-1]
         return float(two[0] / two[1]) if len(two) > 1 and two[1] else None
 
-    def clipped_mse(self, alpha: float | np.ndarray, bits: int) -> np.ndarray:
-        """E[(W − Q_α(W))²] for every clipping threshold α > 0: the true error of the quantizer, not a noise model's.
-
-        Q_α(x) = α·round(clip(x, −α, α)·q/α)/q with q = 2^(B−1) − 1 levels a side, halves rounded to even; `bits` is B ≥ 2.
-        The result has the shape of `alpha`.
-        """
-        thresholds = np.asarray(alpha, dtype=np.float64)
-        if bits < 2 or not bool(np.all((thresholds > 0) & np.isfinite(thresholds))):
-            raise BadOption(f"a symmetric grid needs 2 bits or more and α > 0, not {bits} bits and α = {alpha}")
-        levels = 2 ** (bits - 1) - 1
-        # Q_α is odd: the magnitudes tell all.
-        magnitudes, counts = self._magnitudes
-        shares = counts / self.count
-        errors = [(shares * (magnitudes - _quantize(magnitudes, a, levels)) ** 2).sum() for a in thresholds.ravel()]
-        return np.array(errors, dtype=np.float64).reshape(thresholds.shape)
-
     @cached_property
     def _magnitudes(self) -> tuple[np.ndarray, np.ndarray]:
         """The magnitudes that occur, ascending, and how often: a pattern's low 15 bits grow with |w|, the top bit is the sign."""
         counts = self.counts[: PATTERNS // 2] + self.counts[PATTERNS // 2 :]
         present = np.flatnonzero(counts)
         return self.values[present], counts[present]
-
-
-def _quantize(magnitudes: np.ndarray, alpha: float, levels: int) -> np.ndarray:
-    return alpha * np.rint(np.minimum(magnitudes, alpha) * levels / alpha) / levels
 
 
 @lru_cache

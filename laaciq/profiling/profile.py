@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Split, Texts
 from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder, key_of
+from laaciq.engine.store import MemoryStore, Store, key_of
 from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.models.architecture import architecture_facts
@@ -52,11 +52,11 @@ def profile_model(
     *,
     outlier_kurtosis: float,
     exposure: Mapping[str, int] | None = None,
-    store: RunFolder | None = None,
+    store: Store | None = None,
     progress: Progress | None = None,
 ) -> Profile:
-    """Measure `model` on `texts`. With a `store`, languages that were read before are not read again."""
-    progress = progress or Progress()
+    """Measure `model` on `texts`. Languages that are in the `store` are not read again."""
+    progress, store, exposure = progress or Progress(), store or MemoryStore(), exposure or {}
     for passages in texts.by_language.values():
         if not len(passages):
             raise BrokenTexts(
@@ -64,23 +64,20 @@ def profile_model(
             )
     tensors = _scan(model, progress)
     blocks = _blocks(model, tensors, outlier_kurtosis)
-    reader = _Reader(model, texts, options, blocks, exposure or {})
+    reader = _Reader(model, texts, options, blocks, exposure)
     read = []
     with progress.stage("reading", len(texts.languages)) as advance:
         for code in texts.languages:
-            if store is None:
-                read.append(reader.read(code))
-            else:
-                key = key_of(
-                    "read", model.folder.fingerprint, texts.fingerprint, code, options.model_dump(), outlier_kurtosis
-                )
-                read.append(store.result(f"{code}.json", _Read, key, partial(reader.read, code)))
+            measured = (model.folder.fingerprint, texts.fingerprint, code, options.model_dump(), outlier_kurtosis)
+            key = key_of("read", measured, exposure.get(code))
+            read.append(store.result(f"languages/{code}.json", _Read, key, partial(reader.read, code)))
             advance(1)
     sample = texts[PIVOT if PIVOT in texts.languages else texts.languages[0]].texts[0]
     return Profile(
         model=model.folder.name,
         texts=texts.name,
         parallel=texts.parallel,
+        sampled=texts.sampled,
         outlier_kurtosis=outlier_kurtosis,
         architecture=Architecture.model_validate(architecture_facts(model)),
         tensors=list(tensors.values()),

@@ -52,10 +52,6 @@ class SpectralRedundancy(BaseModel):
     def redundancy(self) -> float:
         return math.log(self.width) - self.entropy
 
-    @property
-    def effective_rank(self) -> float:
-        return math.exp(self.entropy)
-
 
 class FoldedMoments:
     """Counts, sums and second moments of token representations in one pass, documents dealt out to folds in turn.
@@ -191,9 +187,8 @@ def unigram_nll(tokens: list[int], calibration: list[int]) -> float:
 def _language_redundancy(
     model: LanguageModel, passages: Passages, calibration: Passages, blocks: list[int], options: MeasureOptions
 ) -> float:
-    asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
-    prepared = prepare_all(model, passages.texts, passages.language, **asked)
-    fitted = prepare_all(model, calibration.texts, calibration.language, **asked)
+    prepared = prepare_all(model, passages, options)
+    fitted = prepare_all(model, calibration, options)
     # What comes before the first scored token: the start tokens or, where there are none, the first token of the text.
     leading = next(sequence.positions[0] for passage in fitted for sequence in passage.sequences) + 1
     updates = _mean_updates(model, fitted, sorted(set(blocks)), leading)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
 from laaciq.errors import BadOption
 from laaciq.profiling.alignment import Alignment
@@ -124,13 +125,14 @@ class LanguageActivations(_Result):
         return unpack_floats(self.input_moments[tensor])
 
 
-class Profile(_Result):
-    """Everything that the theory measures before quantization."""
+class Profile(Displayed, _Result):
+    """Everything that the theory measures before quantization. `sampled`: only some passages of each language were read."""
 
     version: Literal[1] = 1
     model: str
     texts: str
     parallel: bool
+    sampled: bool = False
     outlier_kurtosis: float
     architecture: Architecture
     tensors: list[WeightStatistics]

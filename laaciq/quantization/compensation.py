@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 
+from laaciq.engine.threads import one_thread
 from laaciq.quantization.grid import Grid, QuantizedMatrix
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.plan import TensorPlan
@@ -27,7 +28,9 @@ def compensating(matrix: torch.Tensor, moments: torch.Tensor, crossed: torch.Ten
     """The weights that make up for a share of what inputs have lost. `moments` is H, `crossed` C."""
     missing = matrix.detach().float() @ (crossed - moments)
     # X·H = missing ⇔ H·Xᵀ = missingᵀ, as H is symmetric.
-    return matrix.detach().float() + SHARE * torch.linalg.solve(damped(moments), missing.T).T
+    with one_thread():
+        change = torch.linalg.solve(damped(moments), missing.T).T
+    return matrix.detach().float() + SHARE * change
 
 
 def descend(

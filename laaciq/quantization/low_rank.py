@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from laaciq.engine.threads import one_thread
 from laaciq.quantization.kept import KeptWeights, to_16bit
 
 # Of the mean second moment, added to all; multiplied until H has a root in floating point.
@@ -54,6 +55,7 @@ def fit_low_rank(
     return LowRank(torch.zeros_like(found.left), torch.zeros_like(found.right))
 
 
+@one_thread()
 def _root(moments: torch.Tensor) -> torch.Tensor:
     """S with S·Sᵀ = H + δI, δ as small as it may be: a vector for a diagonal H, else the Cholesky factor."""
     wide = moments.double()
@@ -80,6 +82,7 @@ def _divided(matrix: torch.Tensor, root: torch.Tensor | None) -> torch.Tensor:
     return matrix / root if root.ndim == 1 else torch.linalg.solve_triangular(root, matrix, upper=False, left=False)
 
 
+@one_thread()
 def _leading(matrix: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     """U·Σ and Vᵀ of the leading singular values."""
     if min(matrix.shape) <= max(_EXACT, rank + _OVERSAMPLED):

@@ -1,4 +1,4 @@
-"""The `Plan`: for every tensor of the blocks, and where asked for embeddings and head, how it is stored.
+"""The `Plan`: how every tensor of the blocks is stored, and embeddings and head if they are quantized too.
 
 Made before anything is quantized, written beside the checkpoint.
 """
@@ -6,20 +6,15 @@ Made before anything is quantized, written beside the checkpoint.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from laaciq.errors import BadOption
-from laaciq.models import Anatomy
-from laaciq.options import BITS, FULL_BITS, GroupSize, KeptPercent
+from laaciq.options import BITS, FULL_BITS, Clip, GroupSize, KeptPercent, Rounding
 
-Clip = Literal["minmax", "mse", "aciq", "seed", "effective", "minimax"]
-# To the nearest code; so that inputs not yet rounded make up for the error (GPTQ); or so that they make up for earlier blocks' errors too, with
-# codes looked at again.
-Rounding = Literal["nearest", "second-order", "compensated"]
-# Rules that weigh weights by what languages put into them.
-READ_TEXT: frozenset[Clip] = frozenset({"seed", "effective", "minimax"})
+if TYPE_CHECKING:
+    from laaciq.models import Anatomy
 
 # Of a kept weight: its value and its column. Where it lies in its row's list follows from a count by row.
 _KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
@@ -36,10 +31,10 @@ class _Strict(BaseModel):
 
 
 class TensorPlan(_Strict):
-    """How one matrix of shape (outputs, inputs) is stored: `bits` a code, a scale for every group of inputs, found by the rule `clip`, and
-    codes by `rounding`.
+    """How one matrix of shape (outputs, inputs) is stored: `bits` per code, a scale per group of inputs, set by the rule `clip`, and codes
+    by `rounding`.
 
-    16 bits mean that it stays as it is. `keep` % of the weights, chosen by `keep_by`, stay in 16 bits. `tables` further sets of scales serve
+    A matrix of 16 bits is not quantized. `keep` % of the weights, chosen by `keep_by`, stay in 16 bits. `tables` further sets of scales serve
     clusters of languages. `rank` is that of a correction in 16 bits. `used_by` names the modules of a token matrix (embeddings, and a head that
     is tied to them); it is empty for linear layers of blocks.
     """
@@ -77,7 +72,7 @@ class TensorPlan(_Strict):
 
     @property
     def grid_shape(self) -> tuple[int, int]:
-        """Of scales and zero points: (outputs, groups a row), or one for all."""
+        """Shape of scales and zero points: (outputs, groups per row), or one for all."""
         return (1, 1) if self.group_size == "tensor" else (self.shape[0], -(-self.shape[1] // self.group_inputs))
 
     @property
@@ -86,7 +81,7 @@ class TensorPlan(_Strict):
 
     @property
     def stored_bits(self) -> int:
-        """Codes, scales, for an affine grid zero points, tables, kept weights with their places, the low-rank correction."""
+        """Codes, scales, zero points of an affine grid, tables, kept weights with their places, and the low-rank correction."""
         if not self.quantized:
             return self.weights * FULL_BITS
         grid = self.groups * (FULL_BITS * (1 + self.tables) + (0 if self.symmetric else self.bits))
@@ -107,10 +102,10 @@ class Size(_Strict):
 
 
 class Plan(_Strict):
-    """`weights` say how much each language's calibration text decides, one in all; none where no text decides anything. `tables` are the
-    clusters of languages that have scales of their own. `passages` bounds the calibration passages a language that second-order rounding and
-    tuning read. `tuned` is for how many epochs scales, norms and biases are tuned towards the original's predictions; 0 is not at all.
-    `predicted` is what each language is expected to lose, ΔNLL in nats a token, where that was computed."""
+    """`weights` say how much each language's calibration text counts; they sum to one, and are empty if no text is read. `tables` are the
+    clusters of languages that have separate scales. `passages` bounds the calibration passages per language that second-order rounding and
+    tuning read. `tuned` is the number of epochs in which scales, norms and biases are tuned towards the original's predictions.
+    `predicted` is the expected loss of each language, ΔNLL in nats per token, if it was computed."""
 
     version: Literal[3] = 3
     method: str
@@ -124,7 +119,7 @@ class Plan(_Strict):
 
     @property
     def languages(self) -> list[str]:
-        """Those whose calibration text decides anything."""
+        """The languages whose calibration text is read."""
         return list(self.weights)
 
     @property
@@ -139,12 +134,12 @@ class Plan(_Strict):
         return next(tensor for tensor in self.tensors if tensor.name == name)
 
     def table_of(self, language: str) -> int | None:
-        """Index of the language's table; None where it has none and uses the shared scales."""
+        """Index of the language's table; None if it has none and uses the shared scales."""
         return next((index for index, members in enumerate(self.tables) if language in members), None)
 
 
 class PlanSet(_Strict):
-    """The plans of one quantization, by name: one under the empty name, or one for every group of languages with a checkpoint of its own."""
+    """The plans of one quantization by name: one under the empty name, or one per group of languages that has a separate checkpoint."""
 
     plans: dict[str, Plan]
 
@@ -154,7 +149,7 @@ class PlanSet(_Strict):
 
     @property
     def total_bytes(self) -> int:
-        """Of all checkpoints together."""
+        """Bytes of all checkpoints together."""
         return sum(plan.size.model_bytes for plan in self.plans.values())
 
     def serves(self, language: str) -> bool:
@@ -167,7 +162,7 @@ class PlanSet(_Strict):
         return "" if "" in self.plans else next(n for n, plan in self.plans.items() if language in plan.languages)
 
     def folders(self, root: Path) -> dict[str, Path]:
-        """Where the checkpoints lie: in `root` itself, or in a folder for each name."""
+        """Folders of the checkpoints: `root` itself, or one inside it per name."""
         return {name: root / name if name else root for name in self.plans}
 
 

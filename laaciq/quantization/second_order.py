@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from laaciq.clipping.quantizer import symmetric_levels
+from laaciq.engine.threads import one_thread
 from laaciq.quantization.grid import Grid
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.plan import TensorPlan
@@ -52,6 +53,7 @@ def round_second_order(
     return codes[order.argsort()].T.to(torch.uint8).contiguous()
 
 
+@one_thread()
 def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
     """Upper U with UᵀU = (H + δI)⁻¹, δ as small as it may be. Any symmetric, positive semi-definite H has one."""
     wide = moments.double()

@@ -32,7 +32,7 @@ def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibrat
         case "aciq":
             spread, kurtosis = _moments(groups, plan)
             return _clipped(low, high, spread * _ratio(kurtosis, plan.bits, published=False), plan, dtype)
-        case "seed":
+        case "la-aciq":
             spread, _ = _moments(groups, plan)
             kurtosis = torch.tensor(_needed(calibration, plan).effective_kurtosis)
             return _clipped(low, high, spread * _ratio(kurtosis, plan.bits, published=True), plan, dtype)
@@ -147,7 +147,7 @@ def _moments(groups: torch.Tensor, plan: TensorPlan) -> tuple[torch.Tensor, torc
 
 
 def _ratio(kurtosis: torch.Tensor, bits: int, *, published: bool) -> torch.Tensor:
-    """f(κ, B): the published coefficients where there are any and they are asked for, else our fit."""
+    """f(κ, B): with `published` the published coefficients at 4 bits, the only width they exist for; otherwise our fit."""
     formula = PUBLISHED if published and bits in PUBLISHED else FITTED
     return torch.as_tensor(clip_ratio(kurtosis.cpu().double().numpy(), bits, formula)).float().to(kurtosis.device)
 

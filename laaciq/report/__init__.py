@@ -1,6 +1,1 @@
-"""An `Evaluation` for people: one HTML file that works offline, or Markdown for a model card."""
-
-from laaciq.report.html import html_report
-from laaciq.report.markdown import markdown_report
-
-__all__ = ["html_report", "markdown_report"]
+"""Results for people: HTML pages that work offline, Markdown, the model card, and the sentences that they share."""

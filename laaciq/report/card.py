@@ -1,5 +1,8 @@
-"""A model card: what was made, what it costs each language, and how it was found out. The theory asks every quantized model to report
-degradation by language, disparity, outlier blocks and bit widths; they stand in the section on fairness."""
+"""A model card: what was made, what it costs each language, and how that was measured.
+
+The theory recommends that every quantized model report degradation by language, disparity, outlier blocks and bit widths: they are in the
+section on fairness.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report import wording
-from laaciq.report.markdown import code_block, code_span, escaped, facts_list, language_table, table
+from laaciq.report.markdown import code_block, code_span, escaped, facts_list, folded, language_table, table
 from laaciq.report.storage import storage_rows
 
 _CLASSES = {
@@ -25,7 +28,7 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class CardContents:
-    """What a finished run knows. `command` makes the model again, with this `version` of laaciq."""
+    """What a finished run knows. `command` reproduces the model with this `version` of laaciq."""
 
     name: str
     evaluation: Evaluation
@@ -37,122 +40,125 @@ class CardContents:
     version: str
 
 
-def model_card(found: CardContents, head: ModelCardData) -> str:
-    evaluation = found.evaluation
+def model_card(contents: CardContents, head: ModelCardData) -> str:
+    evaluation = contents.evaluation
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"---\n{head.to_yaml()}\n---",
-        f"# {escaped(found.name)}",
+        f"# {escaped(contents.name)}",
         f"{code_span(evaluation.original)}, quantized by laaciq. **{escaped(evaluation.verdict)}**",
-        facts_list(evaluation, found.plans),
+        facts_list(evaluation, contents.plans),
         "## How to load it",
-        *_loading(found),
+        *_loading(contents),
         "## Fairness: what quantization costs each language",
-        *([escaped(wording.usual_sentence(evaluation, found.baseline))] if found.baseline else []),
+        *([escaped(wording.baseline_sentence(evaluation, contents.baseline))] if contents.baseline else []),
         "### Degradation by language",
-        language_table(evaluation, found.baseline),
+        language_table(evaluation, contents.baseline),
         escaped(wording.table_caption(evaluation)),
         "### Disparity",
         escaped(" ".join([*_worst(evaluation), *wording.disparity_sentences(evaluation)])),
         *([escaped(disagreement)] if disagreement else []),
+        *folded("More statistics", wording.disparity_details(evaluation)),
         "### Outlier blocks",
-        escaped(_outliers(found.profile)),
+        escaped(_outliers(contents.profile)),
         "### Bit widths",
-        *_storage(found),
+        *_storage(contents),
         "## Texts",
-        _calibration(found),
+        _calibration(contents),
         _test(evaluation),
         "## Limits",
-        "\n".join(f"- {escaped(limit)}" for limit in _limits(found)),
+        "\n".join(f"- {escaped(limit)}" for limit in _limits(contents)),
         "## Definitions",
         "\n".join(f"- **{term}**: {escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
-        "## Make it again",
-        f"With laaciq {escaped(found.version)}:",
-        code_block(found.command),
+        "## Reproduce",
+        f"With laaciq {escaped(contents.version)}:",
+        code_block(contents.command),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _loading(found: CardContents) -> list[str]:
-    plan, names = found.plans.first, [name for name in found.plans.plans if name]
-    auto = _CLASSES[found.profile.architecture.kind]
+def _loading(contents: CardContents) -> list[str]:
+    plan, names = contents.plans.first, [name for name in contents.plans.plans if name]
+    auto = _CLASSES[contents.profile.architecture.kind]
     folder = f', subfolder="{names[0]}"' if names else ""
     lines = [
         "import laaciq  # lets transformers load the checkpoint",
         f"from transformers import {auto}, AutoTokenizer",
         "",
-        f'model = {auto}.from_pretrained("{found.name}"{folder})',
-        f'tokenizer = AutoTokenizer.from_pretrained("{found.name}"{folder})',
+        f'model = {auto}.from_pretrained("{contents.name}"{folder})',
+        f'tokenizer = AutoTokenizer.from_pretrained("{contents.name}"{folder})',
     ]
     if plan.tables:
         code = plan.tables[0][0]
-        lines += ["", f'with model.language("{code}"):  # the scales that {code} was given', "    ..."]
-    more = [f"There is a checkpoint, in a folder of that name, for each of: {', '.join(names)}."] if names else []
+        lines += ["", f'with model.language("{code}"):  # with the scales for {code}', "    ..."]
+    more = (
+        [f"Each of these languages has its checkpoint, in a folder of that name: {', '.join(names)}."] if names else []
+    )
     return [code_block("\n".join(lines), "python"), *map(escaped, more)]
 
 
 def _worst(evaluation: Evaluation) -> list[str]:
-    """Who pays most, and who is in none of the figures."""
-    said = []
-    if evaluation.judged:
+    """The language that pays most, and those that are not counted."""
+    sentences = []
+    # Languages that collapsed are named with the disparity.
+    if evaluation.judged and not evaluation.summary.collapsed:
         worst = evaluation.judged[0]
         cost = wording.ABSENT if worst.degradation is None else wording.percent_estimate(worst.degradation)
-        said.append(f"The worst-off language is {worst.name}, with D = {cost}.")
+        sentences.append(f"The worst-off language is {worst.name}, with D = {cost}.")
     if outside := evaluation.summary.not_served:
         names = ", ".join(evaluation[code].name for code in outside)
-        said.append(f"Not served by the original, and counted in nothing: {names}.")
-    return said
+        sentences.append(f"Not served by the original, and not counted: {names}.")
+    return sentences
 
 
 def _outliers(profile: Profile) -> str:
     heaviest = max(profile.blocks, key=lambda block: block.kurtosis)
     bound = f"{profile.outlier_kurtosis:g}"
-    peak = f"the heaviest tails are those of block {heaviest.block}, with κ = {wording.number(heaviest.kurtosis, 2)}"
+    peak = f"block {heaviest.block} has the heaviest tails, with κ = {wording.number(heaviest.kurtosis, 2)}"
     if not profile.outlier_blocks:
-        return f"None of {len(profile.blocks)} blocks has weights of excess kurtosis κ above {bound}; {peak}."
-    own = ", ".join(f"{b.block} (κ = {wording.number(b.kurtosis)})" for b in profile.blocks if b.outlier)
+        return f"None of the {len(profile.blocks)} blocks has weights with an excess kurtosis κ above {bound}; {peak}."
+    outliers = ", ".join(f"{b.block} (κ = {wording.number(b.kurtosis)})" for b in profile.blocks if b.outlier)
+    sentence = f"Blocks whose weights have an excess kurtosis κ above {bound}: {outliers}."
+    if profile.sampled:
+        # A few passages per language are too few for a share of activations.
+        return sentence
     most = max(profile.languages, key=lambda language: language.outlier_fraction)
     least = min(profile.languages, key=lambda language: language.outlier_fraction)
     return (
-        f"Blocks whose weights have an excess kurtosis κ above {bound}: {own}. Their share of a language's activations, R̂, goes from "
+        f"{sentence} Their share R̂ of a language's activations ranges from "
         f"{wording.percent(least.outlier_fraction)} ({least.language}) to {wording.percent(most.outlier_fraction)} ({most.language})."
     )
 
 
-def _storage(found: CardContents) -> list[str]:
-    plan = found.plans.first
+def _storage(contents: CardContents) -> list[str]:
+    plan = contents.plans.first
     rows = [
         [", ".join(row.kinds), row.stored, wording.number(row.bits_per_weight, 2)]
-        for row in storage_rows(plan, [block.name for block in found.profile.blocks])
+        for row in storage_rows(plan, [block.name for block in contents.profile.blocks])
     ]
-    said = [
-        "All else stays in 16 bits, embeddings and head too."
-        if not plan.token_matrices
-        else "All else stays in 16 bits."
-    ]
-    if len(found.plans.plans) > 1:
-        said.insert(
-            0, f"Of the first checkpoint, {next(iter(found.plans.plans))}; the others are planned in the same way."
+    rest = "Everything else stays in 16 bits"
+    sentences = [f"{rest}." if plan.token_matrices else f"{rest}, also embeddings and output head."]
+    if len(contents.plans.plans) > 1:
+        first = next(iter(contents.plans.plans))
+        sentences.insert(0, f"This is the first checkpoint, {first}; the others are planned in the same way.")
+    if plan.tuned:
+        sentences.append(
+            f"Scales, norms and biases were tuned for {plan.tuned} epochs towards the original's predictions."
         )
-    said += (
-        [f"Scales, norms and biases were tuned for {plan.tuned} epochs towards the original's predictions."]
-        if plan.tuned
-        else []
-    )
-    said += wording.planning_sentences(found.planning) if found.planning else []
+    sentences += wording.planning_sentences(contents.planning) if contents.planning else []
     return [
-        table(["Tensors", "Stored as", "Bits a weight, in full"], rows, numeric=[False, False, True]),
-        escaped(" ".join(said)),
+        table(["Tensors", "Stored as", "Bits per weight, in full"], rows, numeric=[False, False, True]),
+        escaped(" ".join(sentences)),
     ]
 
 
-def _calibration(found: CardContents) -> str:
-    plan = found.plans.first
+def _calibration(contents: CardContents) -> str:
+    plan = contents.plans.first
     if not plan.weights:
-        return "**Calibration text**: none; the grids follow from the weights alone."
-    most = f", at most {plan.passages} passages a language" if plan.passages else ""
+        return "**Calibration text**: none was read; the grids follow from the weights alone."
+    most = f", at most {plan.passages} passages per language" if plan.passages else ""
     return (
-        f"**Calibration text**: the calibration part of {code_span(found.evaluation.texts)}{most}, "
+        f"**Calibration text**: the calibration part of {code_span(contents.evaluation.texts)}{most}, "
         f"in {len(plan.weights)} language{'s' * (len(plan.weights) > 1)}: {escaped(_weights(plan))}."
     )
 
@@ -160,9 +166,9 @@ def _calibration(found: CardContents) -> str:
 def _weights(plan: Plan) -> str:
     codes = ", ".join(plan.weights)
     if len({round(weight, 6) for weight in plan.weights.values()}) == 1:
-        return codes + (", counted equally" if len(plan.weights) > 1 else "")
+        return codes + (", weighted equally" if len(plan.weights) > 1 else "")
     shares = sorted(plan.weights.items(), key=lambda pair: -pair[1])
-    return "counted as " + ", ".join(f"{code} {wording.percent(weight)}" for code, weight in shares)
+    return "weighted " + ", ".join(f"{code} {wording.percent(weight)}" for code, weight in shares)
 
 
 def _test(evaluation: Evaluation) -> str:
@@ -170,21 +176,21 @@ def _test(evaluation: Evaluation) -> str:
     passages = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     kind = "the same content in every language" if evaluation.parallel else "not parallel"
     return (
-        f"**Test text**: the test part of {code_span(evaluation.texts)}, {passages} passages a language, "
-        f"{len(evaluation.languages)} languages, {kind}. It shares no passage with the calibration text, and decided nothing."
+        f"**Test text**: the test part of {code_span(evaluation.texts)}, {passages} passages per language, "
+        f"{len(evaluation.languages)} languages, {kind}. It shares no passage with the calibration text and decided nothing."
     )
 
 
-def _limits(found: CardContents) -> list[str]:
-    evaluation = found.evaluation
-    said = [
-        "What is measured is how well the model predicts the test text; tasks, long answers, safety and other domains may lose more or less.",
-        "Nothing is known of languages that are not in the table.",
-        "Weights alone are quantized; activations and the key-value cache are not.",
-        "Whatever the original is not good for, this model is not good for either.",
+def _limits(contents: CardContents) -> list[str]:
+    evaluation = contents.evaluation
+    limits = [
+        "The measure is how well the model predicts the test text. Tasks, long answers, safety and other domains may lose more or less.",
+        "Languages that are not in the table were not measured.",
+        "Only weights are quantized, not activations or the key-value cache.",
+        "The limits of the original are also those of this model.",
     ]
     if evaluation.texts == BUILTIN:
-        said.append("The built-in texts were translated by a language model, and no native speaker has checked them.")
-    if len(found.plans.first.weights) == 1:
-        said.append(f"Only {found.plans.first.languages[0]} had a say in calibration.")
-    return said
+        limits.append("The built-in texts were translated by a language model, and no native speaker has checked them.")
+    if len(contents.plans.first.weights) == 1:
+        limits.append(f"Calibration read text in {contents.plans.first.languages[0]} only.")
+    return limits

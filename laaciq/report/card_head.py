@@ -1,4 +1,4 @@
-"""The head of a model card: what the Hugging Face hub reads, above all a `model-index` with one result for every language."""
+"""The metadata of a model card, which the Hugging Face hub reads: above all a `model-index` with one result per language."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from laaciq.options import BUILTIN
 from laaciq.report.wording import number, percent_estimate
 
 TAGS = ["laaciq", "quantized", "multilingual"]
-# The hub has no task of its own for encoder-decoders any more.
+# The hub has no task for encoder-decoders any more.
 PIPELINES = {"causal": "text-generation", "masked": "fill-mask", "encoder-decoder": "text-generation"}
 
 
 def card_head(
     evaluation: Evaluation, *, kind: str, name: str, base_model: str | None, license: dict[str, str]
 ) -> ModelCardData:
-    """`license` is the hub's `license`, and where that is `other` its name and link. What is not known is left out."""
+    """`license` holds the hub's `license`, and its name and link if that is `other`. What is not known is left out."""
     usable = [hub_language(result.language) for result in evaluation.judged]
     return ModelCardData(
         base_model=base_model,
         base_model_relation=None if base_model is None else "quantized",
-        # A language that collapsed, or that the original did not serve, is none of this model's.
+        # This model does not support a language that collapsed or that the original does not serve.
         language=sorted(set(usable)) or None,
         library_name="transformers",
         pipeline_tag=PIPELINES[kind],
@@ -37,19 +37,19 @@ def card_head(
 
 
 def hub_language(code: str) -> str:
-    """The hub wants ISO 639-1 where that has the language, else 639-3."""
+    """The hub expects ISO 639-1 if the language has such a code, else 639-3."""
     return langcodes.Language.get(code).language or code
 
 
 def dataset_name(texts: str) -> str:
-    """A name for the test text that says nothing of the machine it lay on."""
+    """A name for the test text without folders of this machine."""
     if texts == BUILTIN:
         return "laaciq-builtin"
     return texts.removeprefix("datasets:").partition(":")[0] if texts.startswith("datasets:") else Path(texts).stem
 
 
 def _rows(result: LanguageResult, evaluation: Evaluation, task: str) -> list[EvalResult]:
-    """D with its interval, ΔNLL, and both perplexities; huggingface_hub makes one result of those with the same task and dataset."""
+    """D with its interval, ΔNLL, and both perplexities; huggingface_hub joins those with the same task and dataset."""
     source = dataset_name(evaluation.texts)
 
     def row(metric: str, name: str, value: float, interval: Estimate | None = None) -> EvalResult:
@@ -69,11 +69,12 @@ def _rows(result: LanguageResult, evaluation: Evaluation, task: str) -> list[Eva
     # One document has no spread, and so no interval.
     spread = result.documents > 1
     if (loss := result.degradation) is not None:
-        said = f"D, relative increase in perplexity: {percent_estimate(loss)}" if spread else "D"
-        rows.append(row("degradation", said, loss.value, loss if spread else None))
+        label = f"D, relative increase in perplexity: {percent_estimate(loss)}" if spread else "D"
+        rows.append(row("degradation", label, loss.value, loss if spread else None))
     nats = result.loss
-    said = f"ΔNLL, nats a token: {number(nats.value, 4)} [{number(nats.low, 4)}, {number(nats.high, 4)}]"
-    rows.append(row("delta_nll", said if spread else "ΔNLL, nats a token", nats.value, nats if spread else None))
+    label = "ΔNLL, nats per token"
+    interval = f": {number(nats.value, 4)} [{number(nats.low, 4)}, {number(nats.high, 4)}]"
+    rows.append(row("delta_nll", f"{label}{interval if spread else ''}", nats.value, nats if spread else None))
     rows.append(row("perplexity", "Perplexity", result.quantized.perplexity))
     rows.append(row("perplexity", "Perplexity of the original", result.original.perplexity))
-    return [own for own in rows if math.isfinite(own.metric_value)]
+    return [result for result in rows if math.isfinite(result.metric_value)]

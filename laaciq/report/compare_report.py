@@ -1,30 +1,20 @@
-"""The report of a comparison: one HTML page that needs nothing else."""
+"""The report of a comparison of methods: one HTML page."""
 
 from __future__ import annotations
 
-from html import escape
-
-import plotly.graph_objects as go
+from matplotlib.figure import Figure
 
 from laaciq.corpus import language
 from laaciq.errors import UnknownLanguage
-from laaciq.report.plots import COLOURS, SYMBOLS, styled
+from laaciq.report.figures import COLOURS, MARKERS, label_plainly, legend_below, new_figure, styled
+from laaciq.report.page import bullets, code, drawing, heading, page, paragraph, table
 from laaciq.studies.comparison import Comparison, Made, Row
 
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.15rem 0.7rem; text-align: right; border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
-th:first-child, td:first-child { text-align: left; }
-.wide { overflow-x: auto; } pre { overflow-x: auto; }
-"""
-_ROWS = 18
 # A logarithmic axis has no zero: losses below this are drawn here.
 _LEAST = 1e-3
 HEADS = (
     "method",
-    "bits a weight",
+    "bits per weight",
     "whole model",
     "worst D",
     "95 %",
@@ -35,18 +25,18 @@ HEADS = (
     "left alone",
 )
 FOOT = (
-    "Bits a weight are counted in full (codes, scales, zero points, padding), what was left alone at 16: over the linear layers of the "
-    "blocks, and over the whole model. D is the relative rise in perplexity, disparity is max D − min D; * is within the noise floor."
+    "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the linear layers of the blocks, "
+    "and over the whole model. D is the relative increase in perplexity; disparity is max D − min D; * is within the noise floor."
 )
 
 
 def cells(row: Row) -> list[str]:
-    """Of a row that was measured, under `HEADS`."""
-    made, worst, found = row.made, row.worst, row.evaluation
-    if made is None or found is None:
+    """Of a method that was measured, under `HEADS`."""
+    made, worst, evaluation = row.made, row.worst, row.evaluation
+    if made is None or evaluation is None:
         return [row.method, *[""] * (len(HEADS) - 1)]
     loss = worst.degradation if worst else None
-    disparity = found.disparity
+    disparity = evaluation.disparity
     return [
         row.method,
         f"{made.block_bits_per_weight:.3f}",
@@ -54,7 +44,7 @@ def cells(row: Row) -> list[str]:
         ("collapsed" if loss is None else _percent(loss.value)) if worst else "–",
         f"{_number(loss.low)} to {_number(loss.high)}" if loss else "",
         worst.language if worst else "",
-        _percent(found.summary.mean),
+        _percent(evaluation.summary.mean),
         "–" if disparity is None else f"{_percent(disparity.plug_in.value)}{'' if disparity.beyond_noise else ' *'}",
         f"{made.seconds:.0f}",
         f"{len(made.left_alone)} of {made.layers}" if made.left_alone else "–",
@@ -66,81 +56,74 @@ def _percent(value: float | None) -> str:
 
 
 def _number(share: float) -> str:
-    """In percent; of hundreds the decimals say nothing."""
+    """In percent, without decimals from 100 % on."""
     return f"{100 * share:z.{0 if share >= 1 else 1}f}"
 
 
-def title(found: Comparison) -> str:
-    return f"{found.model} at {found.bits} bits, calibrated on {calibration_name(found)}"
+def title(comparison: Comparison) -> str:
+    return f"{comparison.model} at {comparison.bits} bits, calibrated on {_calibration_name(comparison)}"
 
 
-def calibration_name(found: Comparison) -> str:
-    if found.calibration == "all":
+def _calibration_name(comparison: Comparison) -> str:
+    if comparison.calibration == "all":
         return "all languages"
     try:
-        return language(found.calibration).name
-    except UnknownLanguage:  # where the user's own texts are
-        return found.calibration
+        return language(comparison.calibration).name
+    except UnknownLanguage:  # a folder or file of the user's
+        return comparison.calibration
 
 
-def compare_html(found: Comparison) -> str:
-    drawn = size_figure(found).to_html(full_html=False, include_plotlyjs=True, div_id="size-figure")
-    measured = "".join(_table_row(cells(row), "td") for row in found.measured)
-    settings = "".join(f"<li>{escape(_described(row.method, row.made))}</li>" for row in found.measured if row.made)
-    failed = "".join(f"<li>{escape(f'{row.method}: {row.reason}')}</li>" for row in found.failed)
-    heading = escape(title(found))
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{heading}</title><style>{_STYLE}</style><h1>{heading}</h1>"
-        f"<p>{len(found.languages)} languages, up to {found.passages} test passages each; texts: {escape(found.texts)}. {escape(FOOT)}</p>"
-        f"<h2>The worst-off language's loss, by size</h2>{drawn}"
-        f'<h2>All methods</h2><div class="wide" tabindex="0"><table>{_table_row(list(HEADS), "th")}{measured}</table></div>'
-        f"<h2>How each was made</h2><ul>{settings}</ul>"
-        + (f"<h2>Without a result</h2><ul>{failed}</ul>" if failed else "")
-        + f"<h2>Reproduce</h2><pre><code>{escape(found.command)}</code></pre></html>"
+def compare_html(comparison: Comparison) -> str:
+    failed = [f"{row.method}: {row.reason}" for row in comparison.failed]
+    return page(
+        title(comparison),
+        [
+            heading(title(comparison), 1),
+            paragraph(
+                f"{len(comparison.languages)} languages, up to {comparison.passages} test passages each; texts: {comparison.texts}."
+            ),
+            heading("Loss of the worst-off language, by size"),
+            drawing(
+                size_figure(comparison),
+                "ΔNLL of the worst-off language with its 95 % interval, against bits per weight in the blocks. Losses below "
+                f"{_LEAST:g} are drawn there.",
+            ),
+            heading("All methods"),
+            table(HEADS, map(cells, comparison.measured), label="All methods"),
+            paragraph(FOOT),
+            heading("How each was made"),
+            bullets(_described(row.method, row.made) for row in comparison.measured if row.made),
+            *([heading("Without a result"), bullets(failed)] if failed else []),
+            heading("Reproduce"),
+            code(comparison.command),
+        ],
     )
 
 
-def size_figure(found: Comparison) -> go.Figure:
-    """ΔNLL of the worst-off language against bits a weight in the blocks, a mark a method."""
-    figure = go.Figure()
-    for index, row in enumerate(found.measured):
+@styled
+def size_figure(comparison: Comparison) -> Figure:
+    """ΔNLL of the worst-off language with its interval against bits per weight in the blocks, one mark per method."""
+    figure, axes = new_figure(5.0)
+    for index, row in enumerate(comparison.measured):
         if row.made is None or row.worst is None:
             continue
         loss = row.worst.loss
         value = max(loss.value, _LEAST)
-        figure.add_trace(
-            go.Scatter(
-                x=[row.made.block_bits_per_weight],
-                y=[value],
-                error_y={
-                    "array": [max(loss.high - value, 0.0)],
-                    "arrayminus": [max(value - max(loss.low, _LEAST), 0.0)],
-                    "thickness": 1.5,
-                    "width": 3,
-                },
-                mode="markers",
-                name=row.method,
-                marker={"color": COLOURS[index % len(COLOURS)], "symbol": SYMBOLS[index % len(SYMBOLS)], "size": 11},
-                hovertext=[
-                    f"{escape(row.method)}: {loss.value:.3f} [{loss.low:.3f}, {loss.high:.3f}], {row.worst.name}, "
-                    f"{row.made.block_bits_per_weight:.3f} bits a weight"
-                ],
-                hoverinfo="text",
-            )
-        )
-    figure.update_xaxes(title={"text": "bits a weight, linear layers of the blocks"})
-    figure.update_yaxes(
-        type="log", title={"text": "ΔNLL of the worst-off language, nats a token"}, nticks=6, automargin=True
-    )
-    return styled(figure, _ROWS)
+        axes.errorbar(
+            row.made.block_bits_per_weight,
+            value,
+            yerr=[[max(value - max(loss.low, _LEAST), 0.0)], [max(loss.high - value, 0.0)]],
+            fmt=MARKERS[index % len(MARKERS)], color=COLOURS[index % len(COLOURS)], markersize=7, capsize=2, label=row.method,
+        )  # fmt: skip
+    axes.set_yscale("log")
+    label_plainly(axes.yaxis)
+    axes.set_xlabel("bits per weight, linear layers of the blocks")
+    axes.set_ylabel("ΔNLL of the worst-off language, nats per token")
+    legend_below(figure)
+    return figure
 
 
 def _described(method: str, made: Made) -> str:
     left = f"; left alone: {', '.join(made.left_alone)}" if made.left_alone else ""
     notes = "".join(f" Note: {note}" for note in made.notes)
     return f"{method}: {made.by}, {made.settings}{left}.{notes}"
-
-
-def _table_row(values: list[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(value)}</{tag}>' for value in values)}</tr>"

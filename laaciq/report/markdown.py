@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.spread import Spread
 from laaciq.planning.results import Planning
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
@@ -17,13 +18,15 @@ def markdown_report(
     command: str,
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
+    spread: Spread | None = None,
 ) -> str:
-    """What quantization cost each language, in Markdown. `command` is what reproduces the evaluation; `baseline` is today's default."""
+    """What quantization costs each language, in Markdown. `command` reproduces the evaluation."""
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
         f"**{escaped(evaluation.verdict)}**",
-        *([escaped(wording.usual_sentence(evaluation, baseline))] if baseline else []),
+        *([escaped(wording.baseline_sentence(evaluation, baseline))] if baseline else []),
+        *([escaped(wording.spread_sentence(spread))] if spread else []),
         "## What was compared",
         facts_list(evaluation, plans),
         "## By language",
@@ -32,6 +35,7 @@ def markdown_report(
         "## Disparity",
         escaped(" ".join(wording.disparity_sentences(evaluation))),
         *([escaped(disagreement)] if disagreement else []),
+        *folded("More statistics", wording.disparity_details(evaluation)),
         *(["## The plan", escaped(" ".join(wording.planning_sentences(planning)))] if planning else []),
         "## Definitions",
         "\n".join(f"- **{term}**: {escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
@@ -39,6 +43,13 @@ def markdown_report(
         code_block(command),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def folded(summary: str, sentences: list[str]) -> list[str]:
+    """Closed until the reader opens it, where Markdown is shown as a page."""
+    if not sentences:
+        return []
+    return [f"<details>\n<summary>{escaped(summary)}</summary>", escaped(" ".join(sentences)), "</details>"]
 
 
 def facts_list(evaluation: Evaluation, plans: PlanSet | None) -> str:

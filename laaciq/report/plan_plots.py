@@ -2,58 +2,61 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
+from matplotlib.figure import Figure
 
 from laaciq.planning.results import Planning
-from laaciq.report.plots import BLUE, GREY, VERMILION, styled
-
-_ROWS = 14
+from laaciq.report.figures import BLUE, GREY, VERMILION, label_plainly, legend_below, new_figure, styled
 
 
-def agreement_figure(planning: Planning) -> go.Figure:
-    """Predicted against measured losses, of the plans that predictions were put to scale by and of those that came after."""
-    codes, scale, exchange = planning.languages, planning.scale, planning.exchange
-    scaled_by = [
-        (code, s * p, e * m)
+@styled
+def agreement_figure(planning: Planning) -> Figure:
+    """Predicted against measured losses: of the plans that the predictions were rescaled by, and of later ones."""
+    rescaled_by = [
+        (scale * predicted, nll_per_kl * divergence)
         for probe in planning.probes
-        for code, s, p, e, m in zip(codes, scale, probe.predicted, exchange, probe.measured.divergence, strict=True)
+        for scale, predicted, nll_per_kl, divergence in zip(
+            planning.scale, probe.predicted, planning.nll_per_kl, probe.measured.divergence, strict=True
+        )
     ]
     # The first round is one of the probes.
-    after = [
-        (code, p, m) for own in planning.rounds[1:] for code, p, m in zip(codes, own.predicted, own.losses, strict=True)
-    ]
-    figure = go.Figure()
-    figure.add_trace(_dots(scaled_by, "put to scale by", GREY, "circle-open"))
-    figure.add_trace(_dots(after, "predicted, then measured", VERMILION, "circle"))
-    shown = [value for _, *pair in (*scaled_by, *after) for value in pair if value > 0]
-    ends = [min(shown, default=0.01), max(shown, default=1.0)]
-    figure.add_trace(go.Scatter(x=ends, y=ends, mode="lines", line={"color": BLUE, "dash": "dot"}, name="equal"))
-    figure.update_xaxes(type="log", title={"text": "predicted, nats a token"}, nticks=6)
-    figure.update_yaxes(type="log", title={"text": "measured, nats a token"}, nticks=6, automargin=True)
-    return styled(figure, _ROWS)
-
-
-def front_figure(planning: Planning) -> go.Figure:
-    """Size against the worst language's predicted loss and against disparity."""
-    figure = go.Figure()
-    sizes = [point.bits_per_weight for point in planning.front]
-    for name, values, colour in (
-        ("worst-off language, ΔNLL", [point.worst for point in planning.front], VERMILION),
-        ("disparity of D", [point.disparity for point in planning.front], BLUE),
+    later = [pair for r in planning.rounds[1:] for pair in zip(r.predicted, r.losses, strict=True)]
+    figure, axes = new_figure(4.5)
+    for pairs, label, colour, face in (
+        (rescaled_by, "used to rescale predictions", GREY, "none"),
+        (later, "predicted, then measured", VERMILION, VERMILION),
     ):
-        figure.add_trace(go.Scatter(x=sizes, y=values, mode="lines+markers", line={"color": colour}, name=name))
-    figure.update_xaxes(title={"text": "bits a weight"})
-    figure.update_yaxes(type="log", nticks=6, automargin=True)
-    return styled(figure, _ROWS)
+        # A logarithmic axis has no place for a loss that is not positive.
+        shown = [pair for pair in pairs if min(pair) > 0]
+        axes.plot(
+            [x for x, _ in shown],
+            [y for _, y in shown],
+            "o",
+            color=colour,
+            markerfacecolor=face,
+            markersize=4,
+            label=label,
+        )
+    values = [value for pair in (*rescaled_by, *later) if min(pair) > 0 for value in pair]
+    ends = (0.8 * min(values, default=0.01), 1.25 * max(values, default=1.0))
+    axes.plot(ends, ends, ":", color=BLUE, label="equal")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    label_plainly(axes.xaxis)
+    label_plainly(axes.yaxis)
+    axes.set_xlabel("predicted loss, nats per token")
+    axes.set_ylabel("measured loss, nats per token")
+    legend_below(figure)
+    return figure
 
 
-def _dots(pairs: list[tuple[str, float, float]], name: str, colour: str, symbol: str) -> go.Scatter:
-    return go.Scatter(
-        x=[predicted for _, predicted, _ in pairs],
-        y=[measured for _, _, measured in pairs],
-        mode="markers",
-        marker={"color": colour, "symbol": symbol},
-        name=name,
-        hovertext=[code for code, *_ in pairs],
-        hoverinfo="text",
-    )
+@styled
+def front_figure(planning: Planning) -> Figure:
+    """Size against the predicted loss of the worst-off language, and against the predicted disparity."""
+    figure, axes = new_figure(3.5)
+    sizes = [point.bits_per_weight for point in planning.front]
+    axes.plot(sizes, [point.worst for point in planning.front], "o-", color=VERMILION, label="worst-off language, ΔNLL")
+    axes.plot(sizes, [point.disparity for point in planning.front], "s-", color=BLUE, label="disparity of D")
+    axes.set_yscale("log")
+    label_plainly(axes.yaxis)
+    axes.set_xlabel("bits per weight")
+    legend_below(figure)
+    return figure

@@ -1,4 +1,4 @@
-"""A plan in words by kind of tensor: which bits, in which blocks."""
+"""A plan in words, by kind of tensor: which bits in which blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from laaciq.quantization.plan import Plan, TensorPlan
 
 
 class StorageRow(NamedTuple):
-    """Kinds of tensors that are stored alike; `bits_per_weight` counts scales and all else."""
+    """Kinds of tensors that are stored alike; `bits_per_weight` includes scales and everything else."""
 
     kinds: list[str]
     stored: str
@@ -17,7 +17,7 @@ class StorageRow(NamedTuple):
 
 
 def storage_rows(plan: Plan, block_names: list[str]) -> list[StorageRow]:
-    """`self_attn.q_proj` is a kind: all tensors of that name, whatever their block."""
+    """A kind is all tensors of one name, such as `self_attn.q_proj`, in any block."""
     by_kind: dict[str, dict[int, TensorPlan]] = {}
     for tensor in plan.in_blocks:
         block = next(i for i, name in enumerate(block_names) if tensor.name.startswith(f"{name}."))
@@ -30,25 +30,28 @@ def storage_rows(plan: Plan, block_names: list[str]) -> list[StorageRow]:
         StorageRow(kinds, stored, _bits_per_weight([tensor for kind in kinds for tensor in by_kind[kind].values()]))
         for stored, kinds in alike.items()
     ]
-    return rows + [StorageRow(list(own.used_by), _way(own), _bits_per_weight([own])) for own in plan.token_matrices]
+    tokens = [StorageRow(list(t.used_by), _storage(t), _bits_per_weight([t])) for t in plan.token_matrices]
+    return rows + tokens
 
 
 def _in_blocks(by_block: dict[int, TensorPlan]) -> str:
-    ways: dict[str, list[int]] = {}
+    storages: dict[str, list[int]] = {}
     for block, tensor in by_block.items():
-        ways.setdefault(_way(tensor), []).append(block)
-    if len(ways) == 1:
-        return next(iter(ways))
-    return "; ".join(f"{way} in block{'s' * (len(own) > 1)} {spans(own)}" for way, own in ways.items())
+        storages.setdefault(_storage(tensor), []).append(block)
+    if len(storages) == 1:
+        return next(iter(storages))
+    return "; ".join(
+        f"{storage} in block{'s' * (len(blocks) > 1)} {spans(blocks)}" for storage, blocks in storages.items()
+    )
 
 
-def _way(tensor: TensorPlan) -> str:
+def _storage(tensor: TensorPlan) -> str:
     if not tensor.quantized:
-        return f"{tensor.bits} bits, as it was"
-    said = [f"{tensor.bits} bits", f"group {tensor.group_size}", "symmetric" if tensor.symmetric else "affine"]
-    said += [f"{tensor.keep:g} % kept in 16 bits"] if tensor.keep else []
-    said += [f"correction of rank {tensor.rank}"] if tensor.rank else []
-    return ", ".join(said)
+        return f"{tensor.bits} bits, not quantized"
+    words = [f"{tensor.bits} bits", f"group {tensor.group_size}", "symmetric" if tensor.symmetric else "affine"]
+    words += [f"{tensor.keep:g} % kept in 16 bits"] if tensor.keep else []
+    words += [f"correction of rank {tensor.rank}"] if tensor.rank else []
+    return ", ".join(words)
 
 
 def _bits_per_weight(tensors: list[TensorPlan]) -> float:
@@ -58,5 +61,5 @@ def _bits_per_weight(tensors: list[TensorPlan]) -> float:
 def spans(numbers: list[int]) -> str:
     """`[0, 1, 2, 5]` → `0–2, 5`."""
     runs = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])
-    ends = [[number for _, number in run] for _, run in runs]
-    return ", ".join(f"{own[0]}–{own[-1]}" if len(own) > 1 else str(own[0]) for own in ends)
+    spanned = [[number for _, number in run] for _, run in runs]
+    return ", ".join(f"{span[0]}–{span[-1]}" if len(span) > 1 else str(span[0]) for span in spanned)

@@ -1,4 +1,4 @@
-"""What a report says, in words and numbers, once for every format. Plain text: each format escapes it in its own way."""
+"""The sentences and numbers of every report, as plain text: each format escapes them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
-from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult
+from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.evaluation.spread import Spread
 from laaciq.evaluation.verdict import percent
 from laaciq.planning.results import Planning
+from laaciq.planning.screening import Screening
+from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
 
 TITLE = "What quantization costs each language"
 MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "bits_per_passage": "bits per passage"}
 ABSENT = "–"
-# Of a run that planned: what is measured beside it.
-USUAL = "Today's default"
+# What is measured beside a plan, at its size.
+BASELINE = "baseline (GPTQ, calibrated on English)"
 EXPLANATION = (
-    "The theory expects languages that lean on blocks of heavy-tailed weights (high κ_eff) to lose otherwise than others. "
-    "These plots show what is in this model; whether they explain the losses is for the eye to judge, and for 'laaciq screen' to predict."
+    "The theory expects the loss of a language to depend on how much it uses blocks with heavy-tailed weights (high κ_eff). These plots show "
+    "this model; they do not prove a cause. 'laaciq screen' prints what the theory predicts."
 )
 
 
 class Fact(NamedTuple):
-    """`verbatim` values are names that the user gave."""
+    """A line of what was compared. A `verbatim` value is a name, printed as it is."""
 
     label: str
     value: str
@@ -32,7 +35,7 @@ class Fact(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column of the table by language. `measure` is set where the column shows one of `MEASURES`."""
+    """A column of the table by language. `measure` is the key in `MEASURES` of what it shows, if any."""
 
     heading: str
     cell: Callable[[LanguageResult], str]
@@ -68,41 +71,41 @@ def byte_size(size: int) -> str:
 def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
     """What was compared."""
     kind = "parallel texts: the same content in every language" if evaluation.parallel else "texts are not parallel"
-    found = [
+    lines = [
         Fact("Original", evaluation.original, verbatim=True),
         Fact("Quantized", evaluation.quantized, verbatim=True),
         Fact("Texts", evaluation.texts, verbatim=True),
         Fact("Languages", f"{len(evaluation.languages)} ({kind})"),
     ]
     if plans is None:
-        return found
+        return lines
     plan, size = plans.first, plans.first.size
     bits = (
         f"{number(size.block_bits_per_weight, 2)} in the linear layers of the blocks, {number(size.model_bits_per_weight, 2)} "
-        "over the whole model (counted in full: codes, scales, zero points, tables, kept weights, and all that is not quantized)"
+        "over the whole model (codes, scales, zero points, tables, kept weights and unquantized tensors all counted)"
     )
-    shrunk = (
+    smaller = (
         f"{byte_size(size.model_bytes)} instead of {byte_size(size.original_model_bytes)}, "
         f"{number(size.compression)} times smaller"
     )
-    found += [Fact("Method", plan.method, verbatim=True), Fact("Bits a weight", bits), Fact("Size", shrunk)]
+    lines += [Fact("Method", plan.method, verbatim=True), Fact("Bits per weight", bits), Fact("Size", smaller)]
     if plan.tables:
         clusters = "; ".join(" ".join(members) for members in plan.tables)
-        found.append(Fact("Languages with scales in common", clusters))
+        lines.append(Fact("Languages that share scales", clusters))
     if len(plans.plans) > 1:
-        found.append(Fact("Checkpoints", f"{len(plans.plans)}, {byte_size(plans.total_bytes)} in all"))
-    return found
+        lines.append(Fact("Checkpoints", f"{len(plans.plans)}, {byte_size(plans.total_bytes)} in all"))
+    return lines
 
 
 def columns(evaluation: Evaluation, baseline: Evaluation | None = None) -> list[Column]:
-    """`baseline` adds what today's default costs each language."""
-    usual = [] if baseline is None else [Column(f"{USUAL}, D", lambda r: _degradation(baseline[r.language]))]
+    """`baseline` adds its D of each language."""
+    beside = [] if baseline is None else [Column("Baseline D", lambda r: _degradation(baseline[r.language]))]
     bits_per_passage = Column("Bits per passage", _bits_per_passage, "bits_per_passage")
     return [
         Column("Language", lambda r: f"{r.name} ({r.language})", numeric=False),
         Column("Script", lambda r: r.script, numeric=False),
         Column("Degradation D", _degradation, "degradation"),
-        *usual,
+        *beside,
         Column("Relative bits", _relative_bits, "relative_bits"),
         *([bits_per_passage] if evaluation.parallel else []),
         Column("Bits per byte, original", lambda r: number(r.original.bits_per_byte, 3)),
@@ -119,7 +122,6 @@ def _degradation(result: LanguageResult) -> str:
 
 
 def _relative_bits(result: LanguageResult) -> str:
-    # Of a collapsed language no ratio is quoted.
     return ABSENT if result.collapsed else _with_interval(result, result.relative_bits, percent_estimate)
 
 
@@ -144,130 +146,176 @@ def _note(result: LanguageResult) -> str:
 def table_caption(evaluation: Evaluation) -> str:
     caption = "Worst first, with 95 % intervals."
     if evaluation.summary.not_served:
-        caption += (
-            " Languages that are not served by the original model stand at the end and count in nothing else here."
-        )
+        caption += " Languages that the original does not serve are last and count in no other figure."
     return caption
 
 
 def disparity_sentences(evaluation: Evaluation) -> list[str]:
-    """How unequally the languages pay, in plain words."""
-    said = [_collapsed(evaluation), *_spread(evaluation), _worst_quarter(evaluation), *_shares(evaluation)]
-    return [sentence for sentence in said if sentence]
-
-
-def _collapsed(evaluation: Evaluation) -> str:
-    names = _names(evaluation, evaluation.summary.collapsed)
-    return f"Collapsed, and left out of what follows about disparity: {names}." if names else ""
+    """How unequally the languages pay: the estimate, its interval, and the verdict."""
+    sentences = []
+    if names := _names(evaluation, evaluation.summary.collapsed):
+        sentences.append(f"Collapsed, and not counted in the disparity: {names}.")
+    return sentences + _spread(evaluation) + _hurt(evaluation)
 
 
 def _spread(evaluation: Evaluation) -> list[str]:
-    disparity = evaluation.disparity
+    disparity, summary = evaluation.disparity, evaluation.summary
     if disparity is None:
-        return ["Disparity needs at least two languages that are served and did not collapse, so none is given."]
+        return ["Disparity needs at least two languages that are served and did not collapse; here there are fewer."]
     worst, best = (_names(evaluation, [code]) for code in (disparity.worst_language, disparity.best_language))
+    judgement = "this disparity is" if disparity.beyond_noise else "no difference between languages is"
+    quarter = _names(evaluation, summary.worst_quarter_languages)
     return [
         f"Disparity, the largest D minus the smallest, is {percent_estimate(disparity.plug_in)}: {worst} against {best}.",
-        f"Languages that all lose the same would show up to {percent(disparity.noise_floor)} through noise alone "
-        f"(the noise floor), so {_judgement(disparity)}.",
-        "Picking extremes among noisy values exaggerates; with worst and best picked on one half of the documents and "
-        f"measured on the other, the disparity is {percent(disparity.cross_fitted)} (cross-fitted), and the worst language "
-        f"so picked loses {percent(disparity.cross_fitted_worst)}.",
-        f"With noise taken off, D varies between languages with a standard deviation τ of {percent(disparity.between_deviation)}; "
-        f"the test of whether all languages lose the same (heterogeneity) gives p {_p_value(disparity.heterogeneity_p)}.",
+        f"The noise floor, the disparity that languages with equal losses would show by chance, is {percent(disparity.noise_floor)}: "
+        f"{judgement} beyond noise.",
+        f"The worst quarter of the languages ({quarter}) loses {percent(summary.worst_quarter)} on average.",
     ]
 
 
-def _judgement(disparity: Disparity) -> str:
-    return "this disparity is beyond noise" if disparity.beyond_noise else "no disparity is found"
+def _hurt(evaluation: Evaluation) -> list[str]:
+    served = [r for r in evaluation.languages if r.served]
+    if not served:
+        return []
+    share = percent(evaluation.summary.hurt_share)
+    return [
+        f"Languages hurt beyond noise: {sum(r.hurt for r in served)} of the {len(served)} that are served ({share})."
+    ]
+
+
+def disparity_details(evaluation: Evaluation) -> list[str]:
+    """Further statistics of the same question."""
+    disparity, share = evaluation.disparity, evaluation.summary.half_loss_passage_share
+    sentences = []
+    if disparity is not None:
+        sentences += [
+            "The largest and the smallest of noisy values exaggerate the disparity. With worst and best language chosen on one half of the "
+            f"documents and measured on the other (cross-fitted), it is {percent(disparity.cross_fitted)}, and the worst language loses "
+            f"{percent(disparity.cross_fitted_worst)}.",
+            f"The standard deviation τ of D between languages, without noise, is {percent(disparity.between_deviation)}. The test that all "
+            f"languages lose the same (heterogeneity) gives p {_p_value(disparity.heterogeneity_p)}.",
+        ]
+    if share is not None:
+        sentences.append(f"Half of the total loss falls on {percent(share)} of the passages.")
+    return sentences
 
 
 def _p_value(p: float) -> str:
     return "below 0.001" if p < 0.001 else f"= {number(p, 3)}"
 
 
-def _worst_quarter(evaluation: Evaluation) -> str:
-    if evaluation.disparity is None:
-        return ""
-    summary = evaluation.summary
-    names = _names(evaluation, summary.worst_quarter_languages)
-    return f"The worst quarter of the languages ({names}) loses {percent(summary.worst_quarter)} taken together."
-
-
-def _shares(evaluation: Evaluation) -> list[str]:
-    served = [r for r in evaluation.languages if r.served]
-    if not served:
-        return []
-    summary = evaluation.summary
-    hurt = f"{sum(r.hurt for r in served)} of {len(served)} that are served ({percent(summary.hurt_share)})"
-    said = [f"Languages hurt beyond noise: {hurt}."]
-    if summary.half_loss_passage_share is not None:
-        said.append(f"Half of all their loss falls on {percent(summary.half_loss_passage_share)} of the passages.")
-    return said
-
-
 def disagreement(evaluation: Evaluation) -> str | None:
-    """Where the rankings name different worst languages, a sentence that says so."""
+    """A sentence if measures name different worst languages."""
     summary = evaluation.summary
     if summary.rankings_agree:
         return None
-    named: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for measure, code in summary.worst_by.items():
-        named.setdefault(_names(evaluation, [code]), []).append(MEASURES[measure])
-    who = ", ".join(f"{name} by {' and '.join(measures)}" for name, measures in named.items())
+        by_name.setdefault(_names(evaluation, [code]), []).append(MEASURES[measure])
+    who = ", ".join(f"{name} by {' and '.join(measures)}" for name, measures in by_name.items())
     sentence = f"The measures disagree on which language pays most: {who}."
     if evaluation.disparity and not evaluation.disparity.beyond_noise:
-        sentence += " As the differences in D lie within noise, little should be read into its order."
+        sentence += " Differences in D are within noise, so their order means little."
     return sentence
 
 
 def definitions(evaluation: Evaluation) -> list[tuple[str, str]]:
-    degradation = "Relative increase in perplexity, exp(ΔNLL per token) − 1. Means are taken over ΔNLL, never over D."
-    relative = "Relative increase in bits per byte, ΔNLL / NLL. It flatters languages that the original models badly."
-    passage = "Bits that the same passage costs more than before. It compares like with like; on parallel text only."
-    bound = f"The original needs more than {number(evaluation.served_bound)} bits per byte: there is little to lose."
-    collapsed = f"The quantized perplexity is more than {COLLAPSE_FACTOR} times the original's; no ratio is quoted."
-    hurt = "The 95 % interval (bootstrap over documents) lies above zero, judged language by language."
     return [
-        ("Degradation D", degradation),
-        ("Relative bits", relative),
-        ("Bits per passage", passage),
-        ("Not served", bound),
-        ("Collapsed", collapsed),
-        ("Hurt beyond noise", hurt),
+        (
+            "Degradation D",
+            "Relative increase in perplexity, exp(ΔNLL per token) − 1. Means are taken over ΔNLL, not over D.",
+        ),
+        (
+            "Relative bits",
+            "Relative increase in bits per byte, ΔNLL / NLL. It understates losses in languages that the original models badly.",
+        ),
+        (
+            "Bits per passage",
+            "Additional bits for the same passage. Comparable between languages, and given for parallel text only.",
+        ),
+        (
+            "Not served",
+            f"The original needs more than {number(evaluation.served_bound)} bits per byte. Such a language is shown but not counted.",
+        ),
+        (
+            "Collapsed",
+            f"The perplexity of the quantized model is more than {COLLAPSE_FACTOR} times that of the original. No ratio is given.",
+        ),
+        ("Hurt beyond noise", "The 95 % interval of the loss lies above zero, judged for each language alone."),
     ]
 
 
-def usual_sentence(evaluation: Evaluation, baseline: Evaluation) -> str:
-    """What the worst-off language pays here and under today's default of the same size."""
-    if not (evaluation.judged and baseline.judged):
-        return f"{USUAL} ({baseline.quantized}): {baseline.verdict}"
-    fallen = f"; {len(baseline.summary.collapsed)} languages collapsed there" if baseline.summary.collapsed else ""
+def baseline_sentence(evaluation: Evaluation, baseline: Evaluation) -> str:
+    """The worst-off language and the mean loss, with the baseline and with this plan."""
+    with_baseline, with_plan = _worst_off(baseline), _worst_off(evaluation)
+    sentence = f"With the baseline ({baseline.quantized}) {with_baseline}; with this plan {with_plan}."
+    # A mean without the languages that collapsed would flatter.
+    if baseline.summary.collapsed or evaluation.summary.collapsed or evaluation.summary.mean is None:
+        return sentence
+    return f"{sentence} The mean loss is {percent(baseline.summary.mean)} and {percent(evaluation.summary.mean)}."
+
+
+def spread_sentence(spread: Spread) -> str:
+    """How far losses move when other calibration text is drawn. Intervals cover the test passages alone."""
+
+    def between(values: list[float | None]) -> str:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return "a collapsed language in some draw"
+        return f"{percent(min(known))} to {percent(max(known))}"
+
     return (
-        f"{USUAL}, {baseline.quantized}, costs the worst-off language {_worst_and_mean(baseline)}; "
-        f"this plan {_worst_and_mean(evaluation)}{fallen}."
+        f"Over {spread.draws} draws of calibration text the worst-off language loses {between(spread.worst)}, "
+        f"the mean is {between(spread.mean)}, and disparity is {between(spread.disparity)}. "
+        "The intervals above cover the draw of test passages alone."
     )
 
 
-def _worst_and_mean(evaluation: Evaluation) -> str:
+def _worst_off(evaluation: Evaluation) -> str:
+    if collapsed := evaluation.summary.collapsed:
+        return f"{_names(evaluation, collapsed)} collapse{'s' * (len(collapsed) == 1)}"
+    if not evaluation.judged:
+        return "no language is served"
     worst = evaluation.judged[0]
-    return f"{percent(math.expm1(worst.loss.value))} ({worst.name}) and the mean {percent(evaluation.summary.mean)}"
+    return f"the worst-off language, {worst.name}, loses {percent(math.expm1(worst.loss.value))}"
 
 
 def planning_sentences(planning: Planning) -> list[str]:
-    """How the plan was found."""
+    """How the plan was made."""
     best, agreement = planning.rounds[planning.chosen], planning.agreement
     worst = max(range(len(planning.languages)), key=lambda i: best.losses[i])
-    said = [
-        f"Bits were allocated for the objective '{planning.objective}' to within {100 * planning.gap:.1f} % of the optimum of the sensitivity "
-        f"model. Over languages and the plans it was put to scale by ({len(planning.probes)}), predicted and measured losses have r = "
-        f"{number(agreement.r, 2)} and a median error of {percent(agreement.error)}.",
-        f"Of {len(planning.rounds)} plans measured on validation text, number {planning.chosen + 1} was best; there the worst-off language, "
-        f"{planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats a token. Test text decided nothing.",
+    probes = "the plan" if len(planning.probes) == 1 else f"the {len(planning.probes)} plans"
+    sentences = [
+        f"Bits were allocated to within {100 * planning.gap:.1f} % of the optimum of the sensitivity model, for the objective "
+        f"'{planning.objective}'. Over languages and {probes} that rescaled its predictions, predicted and measured "
+        f"losses have r = {number(agreement.r, 2)} on a logarithmic scale and a median error of {percent(agreement.error)}.",
+        f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} "
+        f"was best: its worst-off language, {planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. "
+        "Test text decided nothing.",
     ]
     if planning.held_out:
-        said.append(f"Planned without seeing {', '.join(planning.held_out)}.")
-    return said
+        sentences.append(f"Planning read no text in {', '.join(planning.held_out)}.")
+    return sentences
+
+
+def prediction_sentence(screening: Screening) -> str:
+    """What the theory predicted. Where that hangs on how languages use outlier blocks, a few passages do not tell."""
+    outliers, _, coarse = screening.conditions
+    if screening.sampled and outliers.answer and coarse.answer:
+        return (
+            "Predicted: nothing yet. There are outlier blocks, and only a few passages per language were profiled. "
+            "'laaciq screen' reads all calibration text."
+        )
+    return f"Predicted: {screening.risk}. {screening.prediction}"
+
+
+def sampled_sentence(profile: Profile) -> str:
+    """Why activations are not plotted."""
+    most = max(language.passages for language in profile.languages)
+    return (
+        f"Activations are not plotted, because this method needs no more than {most} passages per language of the profile, too few to "
+        "explain a loss. 'laaciq profile' reads all calibration text."
+    )
 
 
 def _names(evaluation: Evaluation, codes: list[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,10 @@ class Scores:
     quantized_nll: np.ndarray
     kl: np.ndarray
     agreed: np.ndarray
+
+    def at(self, passages: slice) -> Scores:
+        """Of some of the passages."""
+        return Scores(*(getattr(self, field.name)[passages] for field in fields(self)))
 
 
 def bits_per_byte(nats: float, byte_count: int) -> float:
@@ -84,6 +88,21 @@ def score_each(
                 f"{culprit.folder.name} gives NaN or infinite losses on these texts: it cannot be measured"
             )
     return [Scores(*own) for own in sums]
+
+
+@torch.inference_mode()
+def nll_by_passage(
+    model: LanguageModel, prepared: list[ScoredPassage], *, advance: Callable[[int], None] = lambda tokens: None
+) -> np.ndarray:
+    """Negative log-likelihood of every passage in nats. `advance` is told the scored tokens of every batch."""
+    nll = np.zeros(len(prepared))
+    for owners, sequences in batches(prepared, batch_tokens(model)):
+        losses = target_losses(model, sequences).double().cpu().numpy()
+        np.add.at(nll, np.repeat(owners, [len(s.targets) for s in sequences]), losses)
+        advance(len(losses))
+    if not np.isfinite(nll).all():
+        raise BrokenModel(f"{model.folder.name} gives NaN or infinite losses on these texts: it cannot be measured")
+    return nll
 
 
 def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:

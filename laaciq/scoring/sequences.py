@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from laaciq.corpus import Language
+from laaciq.corpus import Language, Passages
 from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import LanguageModel
+from laaciq.options import MeasureOptions
 
 CORRUPTED_SHARE = 0.15
 MEAN_SPAN = 3
@@ -44,6 +45,10 @@ class ScoredPassage:
 
     sequences: list[ScoredSequence]
     scored_bytes: int
+
+    @property
+    def scored_tokens(self) -> int:
+        return sum(len(sequence.targets) for sequence in self.sequences)
 
 
 @dataclass(frozen=True)
@@ -203,11 +208,15 @@ def _spans(length: int, chance: random.Random) -> list[tuple[int, int]]:
 
 
 def prepare_all(
-    model: LanguageModel, texts: tuple[str, ...], language: Language, **options: Any
+    model: LanguageModel, passages: Passages, options: MeasureOptions = MeasureOptions()
 ) -> list[ScoredPassage]:
-    passages = [prepare(model, text, language, **options) for text in texts]
-    if not any(sequence.targets for passage in passages for sequence in passage.sequences):
+    """Every passage of one language as the model is asked about it."""
+    prepared = [
+        prepare(model, text, passages.language, window=options.window, chat=options.chat, seed=options.seed)
+        for text in passages.texts
+    ]
+    if not any(sequence.targets for passage in prepared for sequence in passage.sequences):
         raise BrokenTexts(
-            f"the passages in {language.name} ({language.code}) have no token to score: they are too short"
+            f"the passages in {passages.language.name} ({passages.language.code}) have no token to score: they are too short"
         )
-    return passages
+    return prepared

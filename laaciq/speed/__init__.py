@@ -4,6 +4,6 @@ That process is a child because what it needs in its environment must be there b
 an instruction kills it. Everything exported here imports neither torch nor transformers.
 """
 
-from laaciq.speed.results import Bench, BenchOptions, Kernels, Ratios, SpeedMeasurement
+from laaciq.speed.results import Bench, Kernels, Ratios, SpeedMeasurement
 
-__all__ = ["Bench", "BenchOptions", "Kernels", "Ratios", "SpeedMeasurement"]
+__all__ = ["Bench", "Kernels", "Ratios", "SpeedMeasurement"]

@@ -17,8 +17,9 @@ from transformers import GenerationConfig, StoppingCriteriaList
 from laaciq.errors import BadOption, LaaciqError
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.models.loading import pick_device
+from laaciq.options import SpeedOptions
 from laaciq.quantization.layers import CUDA_KERNEL_PRODUCTS, QuantizedLinear, why_dequantized
-from laaciq.speed.results import ROUNDS, Bench, BenchOptions, Kernels, Ratios, Request, SpeedMeasurement
+from laaciq.speed.results import ROUNDS, Bench, Kernels, Ratios, Request, SpeedMeasurement
 
 
 def main() -> None:
@@ -70,7 +71,7 @@ def measure_both(request: Request, step: Callable[[], object]) -> Bench:
 class _Subject:
     """A loaded model with seconds of prefill and of decoding and the peak memory of its rounds; the first is the warm-up."""
 
-    def __init__(self, model: LanguageModel, options: BenchOptions) -> None:
+    def __init__(self, model: LanguageModel, options: SpeedOptions) -> None:
         longest, wanted = model.longest, options.prompt_tokens + options.new_tokens
         if longest is not None and wanted > longest:
             raise BadOption(

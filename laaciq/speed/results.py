@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pydantic import BaseModel, ConfigDict
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from laaciq.options import Options
+from laaciq.options import SpeedOptions
 
 ROUNDS = 5
-
-
-class BenchOptions(Options):
-    """What both models are given to do."""
-
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="float32, bfloat16 or float16; auto is float32 on a CPU, bfloat16 on CUDA."
-    )
-    prompt_tokens: int = Field(default=128, ge=1, description="Tokens of a prompt.")
-    new_tokens: int = Field(default=64, ge=2, description="Tokens that are generated after it.")
-    batch: int = Field(default=1, ge=1, description="Prompts at a time.")
 
 
 class _Strict(BaseModel):
@@ -32,7 +19,7 @@ class Request(_Strict):
     checkpoint: str
     against: str
     device: str
-    options: BenchOptions
+    options: SpeedOptions
 
 
 class SpeedMeasurement(_Strict):
@@ -78,7 +65,7 @@ class Kernels(_Strict):
 class Bench(_Strict):
     """Speeds are medians of `rounds` after a warm-up. `kernels` is None where the checkpoint is not one of ours."""
 
-    options: BenchOptions
+    options: SpeedOptions
     device: str
     dtype: str
     threads: int

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.engine.display import Displayed
 from laaciq.evaluation import Evaluation, LanguageResult
 
 
@@ -46,7 +47,7 @@ class Row(_Result):
         return served[0] if served else None
 
 
-class Comparison(_Result):
+class Comparison(Displayed, _Result):
     """`calibration` is what was asked for: 'all', a language's code, or where texts were."""
 
     version: Literal[1] = 1

@@ -6,27 +6,27 @@ the best, the theory's and no protection at all are then measured on test text.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
-from laaciq.engine.files import write_text
-from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder
-from laaciq.errors import BadOption, BrokenTexts
-from laaciq.evaluation import Estimate
+from laaciq.engine.display import Displayed
+from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
-from laaciq.options import Bits, GridOptions, GroupSize, MeasureOptions, QuantizeOptions
-from laaciq.planning.methods import METHODS, find_method
+from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, WeightOptions
+from laaciq.stats.estimate import Estimate
 from laaciq.studies.block_sets import best_sets, block_sets, predicted_worst, set_count
 from laaciq.studies.outcomes import Measure, Outcomes, Rank, outcomes
 from laaciq.studies.protection import BlockSet
-from laaciq.studies.set_passes import SetLosses, SetPasses, shortened
+from laaciq.studies.set_losses import ProtectedSets, SetLosses
+from laaciq.studies.texts import require_documents, shortened
 from laaciq.trials.losses import DRAWS
+from laaciq.trials.measurement import PassageLosses
+from laaciq.trials.session import Session
 
 # What is read, at most, of every language: 320 tokens to choose by and 1,920 to report on.
 VALIDATION_PASSAGES, TEST_PASSAGES, PASSAGE_TOKENS = 10, 60, 32
@@ -37,21 +37,6 @@ REPORTED = 3
 # The theory's set, found on a model of twelve blocks.
 PUBLISHED_SET = (0, 9, 11)
 _RANKED: tuple[Measure, ...] = ("worst", "disparity")
-
-
-class GatewayOptions(GridOptions):
-    """What is quantized, and how many blocks are spared."""
-
-    method: str = "rtn"
-    protect: int = 3
-
-    @field_validator("method")
-    @classmethod
-    def _reads_no_text(cls, method: str) -> str:
-        if find_method(method).reads_text:
-            fit = ", ".join(own.name for own in METHODS.values() if not own.reads_text)
-            raise BadOption(f"method {method!r} reads text, which every set would do anew: give one of {fit}")
-        return method
 
 
 class _Result(BaseModel):
@@ -89,7 +74,7 @@ class ReportedSet(_Result):
     compression: float
 
 
-class Gateway(_Result):
+class Gateway(Displayed, _Result):
     """Sets of `protect` blocks of the model's `blocks`: `sets`, as measured on validation text, best first by worst loss, and `tested`.
 
     `possible` is the number of all sets; where `sets` are fewer, they are the additive model's best and those of the theory, and ranks are
@@ -126,85 +111,76 @@ class Gateway(_Result):
         return min(self.sets, key=lambda own: getattr(own, measure))
 
 
-def gateway(
-    model: LanguageModel,
-    validation: Texts,
-    test: Texts,
-    options: MeasureOptions,
-    *,
-    protect: int = 3,
-    bits: int = 4,
-    group_size: GroupSize = 64,
-    symmetric: bool = True,
-    method: str = "rtn",
-    exhaustive: int = EXHAUSTIVE,
-    store: RunFolder | None = None,
-    progress: Progress | None = None,
-) -> Gateway:
-    """Quantize all blocks but `protect`, for every set of so many where there are at most `exhaustive`, else for the best by an additive model.
+def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHAUSTIVE) -> Gateway:
+    """Quantize all blocks but some, for every set of `options.protect` blocks where there are at most `exhaustive`, else for the best sets by
+    an additive model.
 
-    Of every language the first 32 tokens of 10 validation and 60 test passages are read. What the `store` has is not computed again.
+    Of every language the first 32 tokens of 10 validation and of 60 test passages are read.
     """
-    asked = GatewayOptions.of(protect=protect, bits=bits, group_size=group_size, symmetric=symmetric, method=method)
+    model, seed = session.original, session.options.seed
     count = len(model.anatomy.block_names)
-    possible = set_count(count, protect)
-    quantizing = QuantizeOptions(**asked.model_dump(exclude={"protect"}))
-    passes = SetPasses(model, options, quantizing, store, progress or Progress())
-    choosing = _read(model, validation, VALIDATION_PASSAGES, "validation part")
-    reporting = _read(model, test, TEST_PASSAGES, "test part")
+    possible = set_count(count, options.protect)
+    quantizing = WeightOptions(**options.model_dump(include={*GridOptions.model_fields, "method"}))
+    candidates = ProtectedSets(session, quantizing)
+    choosing = _read(model, session.split.validation, VALIDATION_PASSAGES, "validation")
+    reporting = _read(model, session.split.test, TEST_PASSAGES, "test")
 
-    original = passes.over("the original", choosing, choosing.languages, [passes.every])
-    served = [code for code, own in original.items() if own.bits_per_byte(passes.every) <= options.served_bound]
+    original = session.original_losses(choosing, part="validation")
+    served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
     if not served:
-        raise BrokenTexts(f"no language has {options.served_bound:g} bits a byte or less: raise --served-bound")
-    baseline = {code: original[code].of(passes.every) for code in served}
+        raise BrokenTexts(
+            f"no language has {session.options.served_bound:g} bits per byte or less: raise --served-bound"
+        )
+    not_served = [code for code in choosing.languages if code not in served]
+    choosing, reporting = choosing.select(served), reporting.select(served)
     singles: list[BlockSet] = [(), *block_sets(count, 1)]
-    alone = _outcomes(
-        choosing, baseline, passes.over("single blocks", choosing, served, singles), singles, options.seed
-    ).loss
+    alone = _outcomes(choosing, original, candidates.losses("single blocks", choosing, singles), singles, seed).loss
     unprotected, gains = alone[0], (alone[0] - alone[1:]).T
-    sets = block_sets(count, protect) if possible <= exhaustive else _candidates(unprotected, gains, protect)
-    measured = passes.over("sets", choosing, served, sets)
-    chosen = _outcomes(choosing, baseline, measured, sets, options.seed)
+    sets = (
+        block_sets(count, options.protect)
+        if possible <= exhaustive
+        else _candidates(unprotected, gains, options.protect)
+    )
+    measured = candidates.losses("sets of blocks", choosing, sets)
+    chosen = _outcomes(choosing, original, measured, sets, seed)
 
     names = _names(chosen, sets, count)
-    tested = passes.over("chosen sets", reporting, served, [passes.every, *names])
-    baseline = {code: own.of(passes.every) for code, own in tested.items()}
-    reported = _outcomes(reporting, baseline, tested, list(names), options.seed)
+    original = session.original_losses(reporting, part="test")
+    tested = candidates.losses("chosen sets", reporting, list(names))
+    reported = _outcomes(reporting, original, tested, list(names), seed)
     predicted = predicted_worst(np.array(sets), unprotected, gains)
-    result = Gateway(
-        model=model.folder.name,
-        texts=test.name,
+    return Gateway(
+        model=session.folder.name,
+        texts=session.split.test.name,
         blocks=count,
         possible=possible,
         languages=served,
-        not_served=[code for code in choosing.languages if code not in served],
-        validation_tokens=sum(sum(own.tokens) for own in measured.values()),
-        test_tokens=sum(sum(own.tokens) for own in tested.values()),
-        sets=_measured_sets(passes, chosen, sets, predicted),
+        not_served=not_served,
+        validation_tokens=sum(sum(losses.tokens) for losses in measured.values()),
+        test_tokens=sum(sum(losses.tokens) for losses in tested.values()),
+        sets=_measured_sets(candidates, chosen, sets, predicted),
         best_share={measure: _best_share(chosen, measure, sets, count) for measure in _RANKED},
         additive_correlation=_correlation(predicted, chosen.observed["worst"]),
-        tested=_reported_sets(passes, chosen, sets, reported, names),
-        **asked.model_dump(),
+        tested=_reported_sets(candidates, chosen, sets, reported, names),
+        protect=options.protect,
+        **quantizing.model_dump(include={*GridOptions.model_fields, "method"}),
     )
-    if store is not None:
-        write_text(store.path / "gateway.json", result.model_dump_json(indent=1))
-    return result
 
 
 def _read(model: LanguageModel, texts: Texts, passages: int, part: str) -> Texts:
     few = shortened(model, texts, passages=passages, tokens=PASSAGE_TOKENS)
-    for code, own in few.by_language.items():
-        if len(set(own.documents)) < 2:
-            raise BrokenTexts(f"{code} has one document only in the {part}: no interval can be given; give more text")
-    return replace(few, name=f"{texts.name}, {part}")
+    require_documents(few, part)
+    return few
 
 
 def _outcomes(
-    texts: Texts, baseline: dict[str, np.ndarray], found: dict[str, SetLosses], sets: list[BlockSet], seed: int
+    texts: Texts, original: Mapping[str, PassageLosses], found: dict[str, SetLosses], sets: list[BlockSet], seed: int
 ) -> Outcomes:
-    loss = {code: np.stack([own.of(protected) for protected in sets]) - baseline[code] for code, own in found.items()}
-    tokens = {code: np.array(own.tokens) for code, own in found.items()}
+    loss = {
+        code: np.stack([losses.of(protected) for protected in sets]) - np.array(original[code].nll)
+        for code, losses in found.items()
+    }
+    tokens = {code: np.array(losses.tokens) for code, losses in found.items()}
     return outcomes(texts, loss, tokens, draws=DRAWS, seed=seed)
 
 
@@ -239,11 +215,11 @@ def _names(chosen: Outcomes, sets: list[BlockSet], blocks: int) -> dict[BlockSet
 
 
 def _measured_sets(
-    passes: SetPasses, chosen: Outcomes, sets: list[BlockSet], predicted: np.ndarray
+    candidates: ProtectedSets, chosen: Outcomes, sets: list[BlockSet], predicted: np.ndarray
 ) -> list[MeasuredSet]:
     found = []
     for index, own in enumerate(sets):
-        size = passes.plan(own).size
+        size = candidates.plan(own).size
         found.append(
             MeasuredSet(
                 blocks=own,
@@ -272,11 +248,15 @@ def _correlation(predicted: np.ndarray, measured: np.ndarray) -> float | None:
 
 
 def _reported_sets(
-    passes: SetPasses, chosen: Outcomes, sets: list[BlockSet], reported: Outcomes, names: dict[BlockSet, list[str]]
+    candidates: ProtectedSets,
+    chosen: Outcomes,
+    sets: list[BlockSet],
+    reported: Outcomes,
+    names: dict[BlockSet, list[str]],
 ) -> list[ReportedSet]:
     found = []
     for index, (own, reasons) in enumerate(names.items()):
-        size = passes.plan(own).size
+        size = candidates.plan(own).size
         place = sets.index(own) if own else None
         found.append(
             ReportedSet(

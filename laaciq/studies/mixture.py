@@ -6,88 +6,67 @@ is only reported on. Intervals cover the passages that losses are measured on, n
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from laaciq.corpus import Split, language
-from laaciq.engine.files import write_text
-from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR, CROSS_FIT_SPLITS
 from laaciq.evaluation.disparity import disparity_of
-from laaciq.models import LanguageModel
-from laaciq.options import GridOptions, MeasureOptions, MixtureOptions
+from laaciq.options import GridOptions, MixtureOptions
 from laaciq.planning.minimax import minimax_rounds
 from laaciq.planning.rules import equal_weights
-from laaciq.studies.differences import by_language, difference, mean_loss, worst_difference, worst_loss
 from laaciq.studies.mixes import MIXES, Mix, proportional_weights
 from laaciq.studies.mixture_results import LeftOut, MixtureStudy, Recommendation, Setting
 from laaciq.studies.recalibration import Recalibrations
 from laaciq.studies.recommendation import Key, choose, sentence
-from laaciq.trials.estimate import estimate
+from laaciq.trials.session import Session
 
 # Worst languages whose own text is left out, where none are named.
 LEFT_OUT = 2
 Weights = dict[str, float]
 
 
-def mixture_study(
-    model: LanguageModel,
-    split: Split,
-    options: MeasureOptions,
-    *,
-    store: RunFolder | None = None,
-    progress: Progress | None = None,
-    **asked: object,
-) -> MixtureStudy:
-    """Quantize under every mix, with every number of passages and with all; options as in `MixtureOptions`.
-
-    Minimax weights are found with all passages, and used with fewer too. What the `store` has is not computed again.
-    """
-    chosen = MixtureOptions.of(**asked)
-    named = [language(name).code for name in (chosen.only, *(chosen.leave_out or ()))]
-    _require_texts(split, named)
-    bench = Recalibrations(model, split, options, chosen, store, progress or Progress())
-    heard = bench.original("validation")
-    served = [code for code, own in heard.items() if own.bits_per_byte <= options.served_bound]
+def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
+    """Quantize under every mix, with every number of passages and with all. Minimax weights are found with all passages, and used with fewer
+    too."""
+    named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
+    _require_texts(session.split, named)
+    original = session.original_losses(session.split.validation, part="validation")
+    served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
     if missing := [code for code in named if code not in served]:
-        raise BadOption(f"{missing[0]} is not served by the original: raise --served-bound or name another language")
+        raise BadOption(f"the original does not serve {missing[0]}: raise --served-bound or name another language")
     if len(served) < 2:
-        raise BadOption("fewer than two languages are served, and nothing can be mixed: give more languages")
-    bench = bench.serving(served)
-    numbers = bench.numbers(chosen.passages)
-    extra = chosen.rounds + (LEFT_OUT if chosen.leave_out is None else len(chosen.leave_out))
-    _announce(bench, len(MIXES) * len(numbers) - 1 + extra)
+        raise BadOption("the original serves fewer than two languages, and nothing can be mixed: give more languages")
+    trials = Recalibrations(session.on(session.split.select(served)), options)
+    numbers = trials.numbers(options.calibration_passages)
+    extra = options.rounds + (LEFT_OUT if options.leave_out is None else len(options.leave_out))
+    _announce(session, options, served, len(MIXES) * len(numbers) - 1 + extra)
     equal, most = equal_weights(served), numbers[-1]
-    rounds = _minimax(bench, equal, most, chosen.rounds)
-    best = min(rounds, key=lambda weights: bench.losses("validation", weights, most).per_token.max())
+    rounds = _minimax(trials, equal, most, options.rounds)
+    best = min(rounds, key=lambda weights: trials.losses("validation", weights, most).per_token.max())
     settings: dict[Key, Weights] = {}
     for number in numbers:
-        proportional = proportional_weights(bench.tokens(served, number))
+        proportional = proportional_weights(trials.tokens(served, number))
         weights: dict[Mix, Weights] = {
             "equal": equal, "proportional": proportional, "minimax": best, "only": {named[0]: 1.0},
         }  # fmt: skip
         settings |= {(mix, number): weights[mix] for mix in MIXES}
-    left_out = named[1:] if chosen.leave_out is not None else _worst(bench, equal, most)
-    result = MixtureStudy(
-        model=model.folder.name,
+    left_out = named[1:] if options.leave_out is not None else _worst(trials, equal, most)
+    split = trials.session.split
+    return MixtureStudy(
+        model=session.folder.name,
         texts=split.calibration.name,
-        **chosen.model_dump(include=set(GridOptions.model_fields)),
+        **options.model_dump(include=set(GridOptions.model_fields)),
         only=named[0],
         languages=served,
-        not_served=[code for code in heard if code not in served],
-        validation_passages=max(map(len, bench.split.validation.by_language.values())),
-        test_passages=max(map(len, bench.split.test.by_language.values())),
+        not_served=[code for code in original if code not in served],
+        validation_passages=max(map(len, split.validation.by_language.values())),
+        test_passages=max(map(len, split.test.by_language.values())),
         rounds=rounds,
-        settings=[_setting(bench, (mix, n), settings[mix, n]) for mix in MIXES for n in numbers],
-        left_out=[_left_out(bench, code, equal, most) for code in left_out],
-        recommendation=_recommend(bench, settings, named[0]),
+        settings=[_setting(trials, (mix, n), settings[mix, n]) for mix in MIXES for n in numbers],
+        left_out=[_left_out(trials, code, equal, most) for code in left_out],
+        recommendation=_recommend(trials, settings, named[0]),
     )
-    if store is not None:
-        write_text(store.path / "calibration.json", result.model_dump_json(indent=1))
-    return result
 
 
 def _require_texts(split: Split, named: list[str]) -> None:
@@ -95,7 +74,7 @@ def _require_texts(split: Split, named: list[str]) -> None:
     if missing := [code for code in named if code not in known]:
         raise UnknownLanguage(
             f"{split.calibration.name} has no text in {language(missing[0]).name} ({missing[0]}): "
-            f"give --only and --leave-out of {', '.join(known)}"
+            f"give --single-language and --leave-out of {', '.join(known)}"
         )
     for code in known:
         if not len(split.calibration[code]):
@@ -104,7 +83,7 @@ def _require_texts(split: Split, named: list[str]) -> None:
             raise BrokenTexts(f"{code} has fewer than two documents to validate or to test on: give more passages")
 
 
-def _minimax(bench: Recalibrations, start: Weights, passages: int, rounds: int) -> list[Weights]:
+def _minimax(trials: Recalibrations, start: Weights, passages: int, rounds: int) -> list[Weights]:
     """The weights of every round, the first ones first."""
     codes = list(start)
 
@@ -112,68 +91,63 @@ def _minimax(bench: Recalibrations, start: Weights, passages: int, rounds: int) 
         return dict(zip(codes, weights.tolist(), strict=True))
 
     def measure(number: int, weights: np.ndarray) -> np.ndarray:
-        return bench.losses("validation", named(weights), passages).per_token
+        return trials.losses("validation", named(weights), passages).per_token
 
     return [named(weights) for weights, _ in minimax_rounds(np.array(list(start.values())), measure, "worst", rounds)]
 
 
-def _worst(bench: Recalibrations, weights: Weights, passages: int) -> list[str]:
-    losses = bench.losses("validation", weights, passages)
+def _worst(trials: Recalibrations, weights: Weights, passages: int) -> list[str]:
+    losses = trials.losses("validation", weights, passages)
     return [losses.codes[index] for index in np.argsort(-losses.per_token, kind="stable")[:LEFT_OUT]]
 
 
-def _setting(bench: Recalibrations, key: Key, weights: Weights) -> Setting:
+def _setting(trials: Recalibrations, key: Key, weights: Weights) -> Setting:
     mix, passages = key
-    validation, test = bench.losses("validation", weights, passages), bench.losses("test", weights, passages)
-    worst_language, worst = worst_loss(test)
+    validation, test = trials.losses("validation", weights, passages), trials.losses("test", weights, passages)
+    worst_language, worst = test.worst()
     collapsed = worst.value > np.log(COLLAPSE_FACTOR)
     return Setting(
         mix=mix,
         passages=passages,
-        tokens=sum(bench.tokens(weights, passages).values()),
+        tokens=sum(trials.tokens(weights, passages).values()),
         weights=weights,
         validation=dict(zip(validation.codes, validation.per_token.tolist(), strict=True)),
-        loss=by_language(test),
+        loss=test.by_language(),
         worst_language=worst_language,
         worst=worst,
-        mean=mean_loss(test),
-        disparity=None if collapsed else disparity_of(test, seed=bench.options.seed, splits=CROSS_FIT_SPLITS),
+        mean=test.mean(),
+        disparity=None if collapsed else disparity_of(test, seed=trials.session.options.seed, splits=CROSS_FIT_SPLITS),
     )
 
 
-def _left_out(bench: Recalibrations, code: str, equal: Weights, passages: int) -> LeftOut:
+def _left_out(trials: Recalibrations, code: str, equal: Weights, passages: int) -> LeftOut:
     others = equal_weights([other for other in equal if other != code])
-    own, without = bench.losses("test", equal, passages), bench.losses("test", others, passages)
+    with_text, without = trials.losses("test", equal, passages), trials.losses("test", others, passages)
     return LeftOut(
         language=code,
-        with_own=by_language(own)[code],
-        without_own=by_language(without)[code],
-        rise=difference(without, own, code),
+        with_own=with_text.by_language()[code],
+        without_own=without.by_language()[code],
+        rise=without.difference(with_text, code),
     )
 
 
-def _recommend(bench: Recalibrations, settings: dict[Key, Weights], only: str) -> Recommendation:
-    choice = choose({key: bench.losses("validation", weights, key[1]) for key, weights in settings.items()})
-    test = {key: bench.losses("test", weights, key[1]) for key, weights in settings.items()}
-    tokens = {key: sum(bench.tokens(weights, key[1]).values()) for key, weights in settings.items()}
+def _recommend(trials: Recalibrations, settings: dict[Key, Weights], only: str) -> Recommendation:
+    choice = choose({key: trials.losses("validation", weights, key[1]) for key, weights in settings.items()})
+    test = {key: trials.losses("test", weights, key[1]) for key, weights in settings.items()}
+    tokens = {key: sum(trials.tokens(weights, key[1]).values()) for key, weights in settings.items()}
     most = max(passages for _, passages in settings)
     return Recommendation(
         mix=choice.mix,
         passages=choice.passages,
         tokens=tokens[choice.key],
-        against_all=worst_difference(test[choice.key], test[choice.mix, most]),
-        only_against=worst_difference(test["only", most], test[choice.key]),
+        against_all=test[choice.key].worst_difference(test[choice.mix, most]),
+        only_against=test["only", most].worst_difference(test[choice.key]),
         sentence=sentence(choice, test, tokens, only),
     )
 
 
-def _announce(bench: Recalibrations, quantizations: int) -> None:
-    model, texts = bench.model, (bench.split.calibration, bench.split.validation, bench.split.test)
-    reading, validating, testing = (estimate(model.folder, own, device=model.device) for own in texts)
-    # Of two passes each: calibration text is read about three times, validation text by two models, test text by one.
-    seconds = quantizations * (1.5 * reading.seconds + validating.seconds + 0.5 * testing.seconds)
-    bench.progress.say(
-        f"Quantizing {model.folder.name} to {bench.grid.bits} bits {quantizations} times at most and measuring "
-        f"{len(texts[0].languages)} languages each time ({texts[0].name}). Reading texts alone takes up to "
-        f"{replace(reading, seconds=seconds)}; rounding comes on top, and what is there is not computed again."
+def _announce(session: Session, options: MixtureOptions, served: list[str], quantizations: int) -> None:
+    session.progress.say(
+        f"Quantizing {session.folder.name} to {options.bits} bits at most {quantizations} times, each time calibrated on other text, and "
+        f"measuring {len(served)} languages each time ({session.split.calibration.name})."
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from laaciq.engine.display import Displayed
 from laaciq.evaluation import Disparity, Estimate
 from laaciq.options import Bits, GroupSize
 from laaciq.studies.mixes import Mix, mix_name
@@ -59,7 +60,7 @@ class Recommendation(_Result):
     sentence: str
 
 
-class MixtureStudy(_Result):
+class MixtureStudy(Displayed, _Result):
     """Every mix with every number of passages, in `settings`; minimax weights were found with all passages, in `rounds` of which the best
     was kept. Languages that the original does not serve on validation text are named, and left out of all else."""
 

@@ -16,7 +16,7 @@ from torch import nn
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
 from laaciq.profiling.activations import blocks_in_encoder
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.block_calls import BlockCalls
 from laaciq.scoring.likelihood import batch_tokens, batches, target_losses

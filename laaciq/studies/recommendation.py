@@ -9,10 +9,9 @@ from itertools import takewhile
 import numpy as np
 
 from laaciq.corpus import language
-from laaciq.evaluation import Estimate
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.verdict import percent
-from laaciq.studies.differences import worst_difference, worst_loss
+from laaciq.stats.estimate import Estimate
 from laaciq.studies.mixes import MIXES, Mix, mix_name
 from laaciq.studies.mixture_results import LeftOut
 from laaciq.trials.losses import Losses
@@ -37,7 +36,7 @@ def choose(validation: Mapping[Key, Losses]) -> Choice:
     best = min(MIXES, key=lambda mix: validation[mix, most].per_token.max())
 
     def as_good(left: Key, right: Key) -> bool:
-        return worst_difference(validation[left], validation[right]).low <= 0
+        return validation[left].worst_difference(validation[right]).low <= 0
 
     mix = next(mix for mix in MIXES if as_good((mix, most), (best, most)))
     # From there on: one number alone may be as good by chance.
@@ -48,7 +47,7 @@ def choose(validation: Mapping[Key, Losses]) -> Choice:
 def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, int], only: str) -> str:
     """What to do, and what it costs on test text. How many passages are enough was judged on validation text."""
     most = max(passages for _, passages in test)
-    code, worst = worst_loss(test[choice.key])
+    code, worst = test[choice.key].worst()
     count = f"{choice.passages} passage{'s' * (choice.passages != 1)}"
     said = (
         f"Calibrate on {_words(choice.mix, only)} with {count}{'' if choice.mix == 'only' else ' a language'} "
@@ -61,8 +60,8 @@ def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, in
     if choice.mix == "only":
         return f"{said}."
     alone: Key = ("only", most)
-    code, worst = worst_loss(test[alone])
-    rise = worst_difference(test[alone], test[choice.key])
+    code, worst = test[alone].worst()
+    rise = test[alone].worst_difference(test[choice.key])
     verdict = "beyond noise" if rise.low > 0 or rise.high < 0 else "a difference within noise"
     return (
         f"{said}; with {mix_name('only', only)} ({tokens[alone]:,} tokens) the worst-off, {language(code).name}, "

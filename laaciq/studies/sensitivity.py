@@ -6,7 +6,6 @@ Losses nearly add in ΔNLL. How nearly is part of the result: the sum of the sin
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -14,22 +13,21 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
-from laaciq.engine.progress import Progress
-from laaciq.engine.store import RunFolder, key_of
-from laaciq.errors import BrokenTexts
-from laaciq.evaluation import Estimate
+from laaciq.engine.display import Displayed
 from laaciq.models import LanguageModel
-from laaciq.options import Bits, GroupSize, MeasureOptions
-from laaciq.stats.bootstrap import document_counts, percentile_interval, resampled_ratios
+from laaciq.options import Bits, GridOptions, GroupSize
 from laaciq.stats.correlation import Correlation, pearson
-from laaciq.studies.losses import ORIGINAL, Grid, PassageLosses, Passes
-from laaciq.trials.losses import DRAWS
+from laaciq.stats.estimate import Estimate
+from laaciq.studies.texts import require_documents
+from laaciq.trials.candidate import RoundedMatrices
+from laaciq.trials.losses import Losses
+from laaciq.trials.session import Session
 
 EMBEDDINGS, HEAD = "embeddings", "head"
 TOGETHER = "together"
 
 
-class Sensitivity(BaseModel):
+class Sensitivity(Displayed, BaseModel):
     """What each part alone costs each language, in ΔNLL per token: `loss[language]` goes along `parts`.
 
     `parts` are "block 0", "block 1", …, "embeddings", "head"; a tied head belongs to the embeddings. `together` is the loss when all parts
@@ -58,45 +56,27 @@ class Sensitivity(BaseModel):
     kurtosis_correlation: Correlation | None
 
 
-def sensitivity(
-    model: LanguageModel,
-    texts: Texts,
-    options: MeasureOptions,
-    *,
-    bits: int = 4,
-    group_size: GroupSize = 64,
-    symmetric: bool = True,
-    store: RunFolder | None = None,
-    progress: Progress | None = None,
-) -> Sensitivity:
-    """Quantize one part at a time by round to nearest and measure every language: one pass over the texts for the original, one for each
-    part, one for all together. What the `store` has is not computed again.
+def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str = "calibration") -> Sensitivity:
+    """Round one part of the model at a time to nearest and measure every language: a pass over the texts for the original, one for each part,
+    one for all parts together.
 
     An allocation of bits that is chosen from the result has seen these texts: give calibration text here, and report on test text.
     """
-    progress = progress or Progress()
-    grid = Grid.of(bits=bits, group_size=group_size, symmetric=symmetric)
-    for code, passages in texts.by_language.items():
-        if len(set(passages.documents)) < 2:
-            raise BrokenTexts(f"{code} has one document only: no interval can be given; at least two are needed")
-    parts = parts_of(model)
-    interventions = {**parts, TOGETHER: set().union(*parts.values())}
-    passes = Passes(model, texts, options, grid, store, progress)
-    progress.say(
-        f"Quantizing {len(parts)} parts of {model.folder.name} to {bits} bits, one at a time, and measuring "
-        f"{len(texts.languages)} languages each time ({texts.name}). The original comes first."
+    require_documents(texts, part)
+    parts = parts_of(session.original)
+    candidates = [RoundedMatrices(name, frozenset(matrices), grid) for name, matrices in parts.items()]
+    candidates.append(RoundedMatrices(TOGETHER, frozenset().union(*parts.values()), grid))
+    session.progress.say(
+        f"Rounding {len(parts)} parts of {session.folder.name} to {grid.bits} bits, one at a time, and measuring "
+        f"{len(texts.languages)} languages each time ({texts.name}, {part} part)."
     )
-    original = passes.over({ORIGINAL: set()}, texts.languages)[ORIGINAL]
-    served = [code for code, found in original.items() if found.bits_per_byte <= options.served_bound]
-    passes.announce(list(interventions), served)
-    found = passes.over(interventions, served)
-
-    def compute() -> Sensitivity:
-        return _result(model, texts, grid, options.seed, original, found)
-
-    keys = [passes.key(part, code) for part, code in product(interventions, served)]
-    key = key_of("sensitivity", keys, model.folder.name, texts.name, texts.parallel, texts.languages)
-    return compute() if store is None else store.result("sensitivity.json", Sensitivity, key, compute)
+    original = session.original_losses(texts, part=part)
+    served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
+    losses = {}
+    for candidate in candidates:
+        measured = session.losses(candidate, texts.select(served), part=part)
+        losses[candidate.name] = Losses.measured(measured, parallel=texts.parallel, seed=session.options.seed)
+    return _result(session, texts, grid, losses, part)
 
 
 def parts_of(model: LanguageModel) -> dict[str, set[str]]:
@@ -137,53 +117,35 @@ def pooled_kurtosis(matrices: list[torch.Tensor]) -> float:
     return fourth / second**2 - 3 if second > 0 else 0.0
 
 
-def _result(
-    model: LanguageModel,
-    texts: Texts,
-    grid: Grid,
-    seed: int,
-    original: dict[str, PassageLosses],
-    found: dict[str, dict[str, PassageLosses]],
-) -> Sensitivity:
-    languages = list(found[TOGETHER])
-    parts = [part for part in found if part != TOGETHER]
-    blocks = len(model.anatomy.block_names)
-    loss, together, additive, critical = {}, {}, {}, {}
-    for code in languages:
-        names, member = np.unique(texts[code].documents, return_inverse=True)
-        counts = document_counts(len(names), draws=DRAWS, seed=seed, stream="" if texts.parallel else code)
-        before = np.array(original[code].nll)
-        tokens = np.bincount(member, weights=original[code].tokens)
-        by_part = {part: np.bincount(member, weights=np.array(own[code].nll) - before) for part, own in found.items()}
-        loss[code] = [_estimate(by_part[part], tokens, counts) for part in parts]
-        together[code] = _estimate(by_part[TOGETHER], tokens, counts)
-        summed = np.sum([by_part[part] for part in parts], axis=0)
-        # A share of a loss that may be none means nothing.
-        additive[code] = _estimate(summed, by_part[TOGETHER], counts) if together[code].low > 0 else None
-        critical[code] = critical_blocks(np.array([own.value for own in loss[code][:blocks]]))
+def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str, Losses], part: str) -> Sensitivity:
+    anatomy = session.original.anatomy
+    parts = [name for name in losses if name != TOGETHER]
+    languages, blocks = losses[TOGETHER].codes, len(anatomy.block_names)
+    by_part = {name: found.by_language() for name, found in losses.items()}
+    together = by_part[TOGETHER]
+    loss = {code: [by_part[name][code] for name in parts] for code in languages}
+    first, *others = (losses[name] for name in parts)
+    shares = first.plus(others).over(losses[TOGETHER]).by_language()
     kurtosis = [
-        pooled_kurtosis([linear.matrix for linear in model.anatomy.linears if linear.block == block])
+        pooled_kurtosis([linear.matrix for linear in anatomy.linears if linear.block == block])
         for block in range(blocks)
     ]
+    block_losses = {code: [found.value for found in loss[code][:blocks]] for code in languages}
     return Sensitivity(
-        model=model.folder.name,
-        texts=texts.name,
+        model=session.folder.name,
+        texts=f"{texts.name}, {part} part",
         parts=parts,
         languages=languages,
         not_served=[code for code in texts.languages if code not in languages],
         loss=loss,
         together=together,
-        additive_share=additive,
-        critical_blocks=critical,
+        # A share of a loss that may be none means nothing.
+        additive_share={code: shares[code] if together[code].low > 0 else None for code in languages},
+        critical_blocks={code: critical_blocks(np.array(values)) for code, values in block_losses.items()},
         kurtosis=kurtosis,
-        kurtosis_correlation=_correlation(kurtosis, [[own.value for own in loss[code][:blocks]] for code in languages]),
-        **grid.model_dump(),
+        kurtosis_correlation=_correlation(kurtosis, list(block_losses.values())),
+        **grid.model_dump(include=set(GridOptions.model_fields)),
     )
-
-
-def _estimate(numerator: np.ndarray, denominator: np.ndarray, counts: np.ndarray) -> Estimate:
-    low, high = percentile_interval(resampled_ratios(numerator, denominator, counts))
-    return Estimate(value=float(numerator.sum() / denominator.sum()), low=low, high=high)
 
 
 def _correlation(kurtosis: list[float], losses: list[list[float]]) -> Correlation | None:

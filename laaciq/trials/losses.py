@@ -14,6 +14,7 @@ from laaciq.stats.estimate import Estimate
 from laaciq.stats.extremes import TAIL, RangeEstimate, maximum_estimate, range_estimate
 from laaciq.stats.joint import JointEstimates
 from laaciq.stats.ratio import ratio_influence
+from laaciq.trials.measurement import Measurement
 
 # Of noise, for the critical values of extremes.
 DRAWS = 2000
@@ -59,6 +60,28 @@ class Losses:
             summed.loss.append(np.atleast_2d(np.asarray(by_passage, dtype=float)) @ within)
             summed.tokens.append(np.asarray(tokens[code], dtype=float) @ within)
         return summed
+
+    @classmethod
+    def measured(
+        cls, measurements: Mapping[str, Measurement], *, parallel: bool, seed: int, divergence: bool = False
+    ) -> Losses:
+        """ΔNLL of measurements by language or, with `divergence`, KL(original ‖ quantized)."""
+        return cls.of(
+            {code: (m.kl or []) if divergence else m.loss for code, m in measurements.items()},
+            {code: m.tokens for code, m in measurements.items()},
+            {code: m.documents for code, m in measurements.items()},
+            parallel=parallel,
+            seed=seed,
+        )
+
+    def plus(self, others: Sequence[Losses]) -> Losses:
+        """The sum with losses of the same documents."""
+        sides = zip(self.loss, *(other.loss for other in others), strict=True)
+        return replace(self, loss=[np.sum(parts, axis=0) for parts in sides])
+
+    def over(self, whole: Losses) -> Losses:
+        """The share of `whole`, losses of the same documents, in place of losses per token."""
+        return replace(self, tokens=[loss.mean(0) for loss in whole.loss])
 
     def only(self, codes: Sequence[str]) -> Losses:
         """Of these languages alone."""

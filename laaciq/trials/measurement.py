@@ -5,24 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages
+from laaciq.engine.progress import Progress
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import bits_per_byte, score_each
-from laaciq.scoring.sequences import prepare_all
+from laaciq.scoring.likelihood import Scores, bits_per_byte, nll_by_passage, score_each
+from laaciq.scoring.sequences import ScoredPassage, prepare_all
 
 # A language is first measured on these many passages, and on no more if it turns out not to be served.
 SERVED_PROBE = 8
 
 
-class Measurement(BaseModel):
-    """One language under two models. Every list has one entry a passage; losses in nats, summed over the passage's scored tokens."""
-
+class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
+
+
+class PassageLosses(_Record):
+    """One language under one model. Every list has one entry per passage; `nll` in nats, summed over the passage's scored tokens."""
+
+    nll: list[float]
+    tokens: list[int]
+    bytes: list[int]
+
+    @property
+    def bits_per_byte(self) -> float:
+        return bits_per_byte(sum(self.nll), sum(self.bytes))
+
+
+class Measurement(_Record):
+    """One language under the original and under a candidate. Every list has one entry per passage; losses in nats, summed over the passage's
+    scored tokens. `kl` and `agreed` are None where the two models were not run side by side."""
+
     language: str
     served: bool
     documents: list[str]
@@ -30,12 +48,43 @@ class Measurement(BaseModel):
     bytes: list[int]
     original_nll: list[float]
     quantized_nll: list[float]
-    kl: list[float]
-    agreed: list[int]
+    kl: list[float] | None
+    agreed: list[int] | None
 
     @property
     def original_bits_per_byte(self) -> float:
         return bits_per_byte(sum(self.original_nll), sum(self.bytes))
+
+    @property
+    def loss(self) -> np.ndarray:
+        """ΔNLL of every passage, in nats."""
+        return np.array(self.quantized_nll) - np.array(self.original_nll)
+
+
+def passage_losses(
+    model: LanguageModel, prepared: list[ScoredPassage], *, advance: Callable[[int], None] = lambda tokens: None
+) -> PassageLosses:
+    """`advance` is told the scored tokens of every batch."""
+    return PassageLosses(
+        nll=nll_by_passage(model, prepared, advance=advance).tolist(),
+        tokens=[passage.scored_tokens for passage in prepared],
+        bytes=[passage.scored_bytes for passage in prepared],
+    )
+
+
+def paired(passages: Passages, original: PassageLosses, nll: Sequence[float], options: MeasureOptions) -> Measurement:
+    """A candidate's losses beside those that the original had on the same passages."""
+    return Measurement(
+        language=passages.language.code,
+        served=original.bits_per_byte <= options.served_bound,
+        documents=list(passages.documents),
+        tokens=original.tokens,
+        bytes=original.bytes,
+        original_nll=original.nll,
+        quantized_nll=list(nll),
+        kl=None,
+        agreed=None,
+    )
 
 
 def measure(
@@ -71,6 +120,26 @@ def measure_each(
     return [_joined(*parts, options) for parts in zip(first, rest, strict=True)]
 
 
+def measure_pooled(
+    original: LanguageModel,
+    quantized: LanguageModel,
+    texts: Sequence[Passages],
+    options: MeasureOptions,
+    *,
+    progress: Progress = Progress(),
+) -> list[Measurement]:
+    """Several languages in one pass, whether served or not: short texts fill larger batches."""
+    prepared = [prepare_all(original, passages, options) for passages in texts]
+    pool = [passage for part in prepared for passage in part]
+    with progress.stage("measuring", sum(passage.scored_tokens for passage in pool)) as advance:
+        (scores,) = score_each(original, [quantized], pool, advance=advance)
+    ends = np.cumsum([len(part) for part in prepared])
+    return [
+        _measurement(passages, part, scores.at(slice(end - len(part), end)), options)
+        for passages, part, end in zip(texts, prepared, ends, strict=True)
+    ]
+
+
 def _joined(first: Measurement, rest: Measurement, options: MeasureOptions) -> Measurement:
     lists = {
         name: getattr(first, name) + getattr(rest, name)
@@ -84,20 +153,22 @@ def _joined(first: Measurement, rest: Measurement, options: MeasureOptions) -> M
 def _measure(
     original: LanguageModel, quantized: Sequence[LanguageModel], passages: Passages, options: MeasureOptions
 ) -> list[Measurement]:
-    asked = {"window": options.window, "chat": options.chat, "seed": options.seed}
-    prepared = prepare_all(original, passages.texts, passages.language, **asked)
+    prepared = prepare_all(original, passages, options)
+    return [_measurement(passages, prepared, scores, options) for scores in score_each(original, quantized, prepared)]
+
+
+def _measurement(
+    passages: Passages, prepared: list[ScoredPassage], scores: Scores, options: MeasureOptions
+) -> Measurement:
     byte_counts = [passage.scored_bytes for passage in prepared]
-    return [
-        Measurement(
-            language=passages.language.code,
-            served=bits_per_byte(found.original_nll.sum(), sum(byte_counts)) <= options.served_bound,
-            documents=list(passages.documents),
-            tokens=found.tokens.astype(int).tolist(),
-            bytes=byte_counts,
-            original_nll=found.original_nll.tolist(),
-            quantized_nll=found.quantized_nll.tolist(),
-            kl=found.kl.tolist(),
-            agreed=found.agreed.astype(int).tolist(),
-        )
-        for found in score_each(original, quantized, prepared)
-    ]
+    return Measurement(
+        language=passages.language.code,
+        served=bits_per_byte(scores.original_nll.sum(), sum(byte_counts)) <= options.served_bound,
+        documents=list(passages.documents),
+        tokens=scores.tokens.astype(int).tolist(),
+        bytes=byte_counts,
+        original_nll=scores.original_nll.tolist(),
+        quantized_nll=scores.quantized_nll.tolist(),
+        kl=scores.kl.tolist(),
+        agreed=scores.agreed.astype(int).tolist(),
+    )

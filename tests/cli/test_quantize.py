@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 import laaciq
 from laaciq.cli import app
 from laaciq.errors import BadOption, OutputConflict
-from laaciq.planning.methods import METHODS
+from laaciq.options.methods import METHODS
 from tests.tiny import save_tiny
 
 COMMON = ["--group-size", "16", "--served-bound", "100", "--languages", "eng,swa"]
@@ -72,6 +72,23 @@ def test_what_is_there_is_left_alone(tmp_path):
     with pytest.raises(BadOption, match="11 % of the weights cannot be kept"):
         laaciq.quantize(model, out=tmp_path / "r", keep=11.0)
     assert not (tmp_path / "r").exists()
+
+
+def test_a_finished_checkpoint_is_replaced_whole_and_only_on_request(tmp_path):
+    model, out = save_tiny("llama", tmp_path / "model"), tmp_path / "q"
+    plain = {"out": out, "method": "rtn", "group_size": 16}
+    separate = {**plain, "separate": True, "languages": ["eng", "swa"], "served_bound": 100.0}
+    laaciq.quantize(model, **plain)
+    before = (out / "config.json").read_text()
+    with pytest.raises(OutputConflict, match=r"finished result.*--overwrite"):
+        laaciq.quantize(model, **separate)
+    assert (out / "config.json").read_text() == before
+    # One for each language leaves nothing of the one for all.
+    laaciq.quantize(model, overwrite=True, **separate)
+    assert {path.name for path in out.iterdir()} == {"eng", "swa", ".laaciq-files"}
+    laaciq.quantize(model, overwrite=True, **plain)
+    assert (out / "config.json").read_text() == before
+    assert not (out / "eng").exists()
 
 
 def test_methods_are_listed():

@@ -1,11 +1,10 @@
 import json
-import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from laaciq.cli import app
+from laaciq.cli import app, main
 from tests.tiny import save_tiny
 
 
@@ -38,6 +37,15 @@ def test_the_table_names_languages_loss_and_next_command(finished):
     assert "report.html" in shown
 
 
+def test_the_run_can_be_repeated_by_its_recipe(finished):
+    folder, words, _ = finished
+    again = ["run", "--config", str(folder / "out/recipe.yaml"), "--out", str(folder / "out"), "--json"]
+    assert (folder / "out/recipe.yaml").read_text().startswith("# Read by: laaciq run --config recipe.yaml\nmodel: ")
+    # Another command would be refused in the same folder.
+    repeated = json.loads(CliRunner().invoke(app, again).stdout)
+    assert repeated == json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+
+
 def test_json_is_json(finished):
     _, words, _ = finished
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
@@ -47,29 +55,14 @@ def test_json_is_json(finished):
 
 def test_generate_adds_continuations(finished):
     _, words, _ = finished
-    result = CliRunner().invoke(app, [*words, "--generate", "--json"])
+    result = CliRunner().invoke(app, [*words, "--generate", "--overwrite", "--json"])
     assert {r["language"] for r in json.loads(result.stdout)["generation"]} == {"eng", "swa", "hin"}
 
 
-@pytest.mark.parametrize(("limit", "status"), [("-1.0", 1), ("1000", 0)])
-def test_check_tells_by_exit_status(finished, limit, status):
+def test_check_judges_what_run_wrote(finished):
     folder, _, _ = finished
-    result = CliRunner().invoke(app, ["check", str(folder / "out"), "--max-D", limit])
-    assert result.exit_code == status
-    assert len(result.stdout.splitlines()) == (3 if status else 0)
-
-
-def test_strict_judges_by_the_upper_end(finished):
-    folder, _, _ = finished
-    evaluation = json.loads((folder / "out/evaluation.json").read_text())
-    loss = evaluation["languages"][0]["degradation"]
-    between = str((loss["value"] + loss["high"]) / 2)
-    said = {
-        strict: CliRunner().invoke(app, ["check", str(folder / "out"), "--max-D", between, *strict]).stdout
-        for strict in ((), ("--strict",))
-    }
-    assert "eng:" not in said[()]
-    assert "eng:" in said[("--strict",)]
+    result = CliRunner().invoke(app, ["check", str(folder / "out"), "--max-D", "1000"])
+    assert (result.exit_code, result.stdout[:4]) == (0, "PASS")
 
 
 def test_evaluate_takes_what_run_made(finished):
@@ -92,12 +85,14 @@ def test_evaluate_takes_what_run_made(finished):
         ["evaluate", "/nowhere", "--against", "reference"],
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(words, tmp_path):
-    """Through the real program: no traceback may reach the user, nothing may be written."""
-    command = [sys.executable, "-m", "laaciq", *words]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("laaciq: ")
-    assert len(result.stderr.splitlines()) == 1
+def test_bad_input_is_one_sentence_and_status_2(words, tmp_path, monkeypatch, capsys):
+    """No traceback may reach the user, nothing may be written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["laaciq", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("laaciq: ")
+    assert len(printed.err.splitlines()) == 1
     assert not list(tmp_path.iterdir())

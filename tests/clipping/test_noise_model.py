@@ -9,11 +9,11 @@ from laaciq.clipping.quantizer import true_mse
 from laaciq.errors import BadOption
 
 MEMBERS = st.one_of(st.floats(0.3, 20).map(GeneralisedGaussian), st.floats(4.1, 200).map(StudentT))
-STEPS = st.sampled_from(["seed", "real"])
+STEPS = st.sampled_from(["published", "real"])
 
 
 def test_both_steps():
-    assert quantization_step(1.5, 4, step="seed") == pytest.approx(2 * 1.5 / 15)
+    assert quantization_step(1.5, 4, step="published") == pytest.approx(2 * 1.5 / 15)
     assert quantization_step(1.5, 4, step="real") == pytest.approx(1.5 / 7)
     assert noise([1.0, 2.0], 2, step="real") == pytest.approx(np.array([1, 4]) / 12)
 
@@ -44,7 +44,7 @@ def test_the_model_with_the_real_step_meets_the_true_error_as_bits_grow():
     assert abs(gaps[2]) < 0.001
 
 
-@pytest.mark.parametrize(("alpha", "bits", "step"), [(0.0, 4, "seed"), (1.0, 1, "seed"), (1.0, 4, "half")])
+@pytest.mark.parametrize(("alpha", "bits", "step"), [(0.0, 4, "published"), (1.0, 1, "published"), (1.0, 4, "half")])
 def test_bad_options(alpha, bits, step):
     with pytest.raises(BadOption):
         model_mse(GAUSSIAN, alpha, bits, step=step)

@@ -1,4 +1,3 @@
-import json
 import shutil
 
 import pytest
@@ -7,7 +6,8 @@ from typer.testing import CliRunner
 
 import laaciq
 from laaciq.cli import app
-from laaciq.errors import BadOption
+from laaciq.engine.store import RunFolder
+from laaciq.errors import BadOption, OutputConflict
 from laaciq.evaluation import Evaluation
 from laaciq.evaluation.verdict import percent
 from laaciq.report.wording import percent_estimate
@@ -67,16 +67,16 @@ def test_the_body_says_what_the_theory_asks_for(run):
     for value in (disparity.plug_in.value, disparity.noise_floor, disparity.cross_fitted):
         assert percent(value) in body
     assert f"The worst-off language is {evaluation.judged[0].name}" in body
-    assert "None of 2 blocks has weights of excess kurtosis" in body
+    assert "None of the 2 blocks has weights with an excess kurtosis" in body
     assert "3 bits, group 16, symmetric" in body
-    assert "the calibration part of `texts`, in 3 languages: eng, hin, swa, counted equally" in body
-    assert "the test part of `texts`, 12 passages a language, 3 languages" in body
+    assert "the calibration part of `texts`, in 3 languages: eng, hin, swa, weighted equally" in body
+    assert "the test part of `texts`, 12 passages per language, 3 languages" in body
     assert 'from_pretrained("large-laaciq-4bit")' in body
 
 
 def test_no_folder_of_this_machine_is_published(run, folder):
     for known in ({}, {"base_model": "org/large"}):
-        text = laaciq.card(run, **known).text
+        text = laaciq.card(run, overwrite=True, **known).text
         assert str(folder) not in text
         assert str(run) not in text
     assert "laaciq run org/large --texts texts" in text
@@ -99,13 +99,11 @@ def test_a_card_does_not_make_a_run_stale(run, folder):
     laaciq.run(folder / "model", out=run, **options(folder))
     assert (run / "checkpoint/model.safetensors").stat().st_mtime_ns == before
     assert (run / "checkpoint/README.md").exists()
-    laaciq.run(folder / "model", out=run, **options(folder) | {"bits": 4})
+    laaciq.run(folder / "model", out=run, overwrite=True, **options(folder) | {"bits": 4})
     assert not (run / "checkpoint/README.md").exists()
 
 
-@pytest.mark.parametrize(
-    "lacking", ["evaluation.json", "plans.json", "profile.json", "report.md", "checkpoint/plan.json"]
-)
+@pytest.mark.parametrize("lacking", ["evaluation.json", "plans.json", "profile.json", "checkpoint/plan.json"])
 def test_half_a_run_gets_no_card(run, lacking):
     (run / lacking).unlink()
     with pytest.raises(BadOption, match=r"not finished.*laaciq run .* --out"):
@@ -113,25 +111,35 @@ def test_half_a_run_gets_no_card(run, lacking):
     assert not (run / "checkpoint/README.md").exists()
 
 
-def test_a_run_that_was_begun_anew_gets_no_card(run):
-    marker = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(marker | {"command": marker["command"] + " --passages 3"}))
-    with pytest.raises(BadOption, match="earlier run"):
+def test_an_unfinished_run_gets_no_card(run):
+    RunFolder(run, description={"command": "laaciq run --passages 3"}, overwrite=True)
+    with pytest.raises(BadOption, match=r"not finished: run 'laaciq run --passages 3 --out .*' again"):
         laaciq.card(run)
 
 
 def test_a_checkpoint_of_another_plan_gets_no_card(run, folder):
-    laaciq.quantize(folder / "model", out=run / "checkpoint", method="rtn", bits=4, group_size=16)
+    laaciq.quantize(folder / "model", out=run / "checkpoint", overwrite=True, method="rtn", bits=4, group_size=16)
     with pytest.raises(BadOption, match="not the one that was measured"):
         laaciq.card(run)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"base_model": "no such name"}, {"name": "a/b/c"}, {"name": 'x")\nimport os'}, {"out": "."}]
-)
+@pytest.mark.parametrize("wrong", [{"base_model": "no such name"}, {"name": "a/b/c"}, {"name": 'x")\nimport os'}])
 def test_names_that_the_hub_would_refuse(run, wrong):
     with pytest.raises(BadOption):
         laaciq.card(run, **wrong)
+
+
+def test_an_edited_card_is_replaced_only_on_request(run, tmp_path):
+    laaciq.card(run)
+    laaciq.card(run)  # the same text again
+    path = run / "checkpoint/README.md"
+    path.write_text("edited by hand")
+    with pytest.raises(OutputConflict, match=r"README\.md exists.*--overwrite"):
+        laaciq.card(run)
+    assert path.read_text() == "edited by hand"
+    assert laaciq.card(run, overwrite=True).text == path.read_text()
+    with pytest.raises(OutputConflict, match="is a folder"):
+        laaciq.card(run, out=tmp_path)
 
 
 def test_no_run(tmp_path):
@@ -144,7 +152,7 @@ def test_a_checkpoint_for_every_language_has_one_card(folder, tmp_path):
     laaciq.run(folder / "model", out=tmp_path / "run", separate=True, **wanted)
     text = laaciq.card(tmp_path / "run").text
     assert 'subfolder="' in text
-    assert all(code in text.partition("for each of:")[2].partition("\n")[0] for code in FEW)
+    assert all(code in text.partition("in a folder of that name:")[2].partition("\n")[0] for code in FEW)
 
 
 def test_a_masked_model_that_no_text_was_used_for(folder, tmp_path):
@@ -153,7 +161,7 @@ def test_a_masked_model_that_no_text_was_used_for(folder, tmp_path):
     laaciq.run(tmp_path / "model", out=tmp_path / "run", **wanted)
     text = laaciq.card(tmp_path / "run").text
     assert "AutoModelForMaskedLM.from_pretrained" in text
-    assert "Calibration text**: none" in text
+    assert "Calibration text**: none was read" in text
 
 
 def test_command_line(run, tmp_path):

@@ -36,7 +36,7 @@ def coarse(monkeypatch):
         }
         left = "model.layers.0.mlp.down_proj.weight"
         del weights[left]
-        return BackendResult("coarse", "quarters", weights, {n: 4.0 * w.numel() for n, w in weights.items()}, [left])
+        return BackendResult("quarters", weights, {n: 4.0 * w.numel() for n, w in weights.items()}, [left])
 
     def add(name, library="torch", reads_text=True, **more):
         def own(*args, **kwargs):
@@ -79,7 +79,7 @@ def test_methods_that_fail_are_rows_that_say_why(tiny, coarse, tmp_path):
     assert {row.method: row.reason for row in found.failed} == {
         "raising": "ZeroDivisionError: no groups",
         "leaving": "SystemExit: gone",
-        "absent": "no_such_library is not installed: pip install 'laaciq[none]'",
+        "absent": "no_such_library is not installed: run pip install '.[none]' in your clone of laaciq",
     }
     other = laaciq.compare(tiny, methods=["absent", "mse", "adaptive"], bits=5, out=tmp_path, **ASKED)
     assert other["absent"].reason == "absent has 4 bits, not 5"
@@ -92,7 +92,7 @@ def test_weights_that_are_not_finite_are_no_result(tiny, monkeypatch, tmp_path):
     def run(model, tokenizer, texts, *, bits, device):
         name = "model.layers.0.mlp.down_proj.weight"
         weights = {name: torch.full_like(model.get_parameter(name), math.nan)}
-        return BackendResult("", "", weights, {name: 0.0}, matrices_besides(model, weights))
+        return BackendResult("", weights, {name: 0.0}, matrices_besides(model, weights))
 
     monkeypatch.setitem(BACKENDS, "broken", Backend("broken", "", "torch", "none", (4,), False, run))
     found = laaciq.compare(tiny, methods=["broken"], out=tmp_path, **ASKED)

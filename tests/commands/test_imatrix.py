@@ -9,7 +9,7 @@ import laaciq
 from laaciq.cli import app
 from laaciq.errors import OutputConflict
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from tests.tiny import save_tiny
 
@@ -26,7 +26,7 @@ def sums(path, name):
 
 
 def test_languages_count_alike_or_by_the_plan(model, tmp_path):
-    plan = make_plans(load(find_model(model)).anatomy, QuantizeOptions(bits=3)).first
+    plan = make_plans(load(find_model(model)).anatomy, WeightOptions(bits=3)).first
     plan = plan.model_copy(update={"weights": {"eng": 1.0, "swa": 0.0}})
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     alike = laaciq.imatrix(model, out=tmp_path / "alike", **SHORT)
@@ -46,12 +46,12 @@ def test_the_command_line(model, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 languages count alike." in result.stdout
     assert "llama-quantize --imatrix" in result.stdout
-    found = json.loads(CliRunner().invoke(app, [*map(str, words), "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(app, [*map(str, words), "--overwrite", "--json"]).stdout)
     assert found["files"] == ["imatrix.gguf"]
 
 
 def test_what_was_there_stays(model, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(OutputConflict):
-        laaciq.imatrix(model, out=tmp_path, **SHORT)
+        laaciq.imatrix(model, out=tmp_path, overwrite=True, **SHORT)
     assert (tmp_path / "mine").read_text() == "mine"

@@ -25,12 +25,14 @@ def test_a_task_for_every_language_in_the_harness_s_format(tmp_path):
             assert [row["text"] for row in asked] == list(laaciq.read_split().test[name[-3:]].texts)
 
 
-def test_written_again_but_over_nothing_else(tmp_path):
+def test_replaced_on_request_and_nothing_else_is(tmp_path):
     laaciq.tasks(tmp_path / "tasks", languages=["eng"])
-    laaciq.tasks(tmp_path / "tasks", languages=["swa"])
+    with pytest.raises(OutputConflict, match="finished result"):
+        laaciq.tasks(tmp_path / "tasks", languages=["swa"])
+    laaciq.tasks(tmp_path / "tasks", languages=["swa"], overwrite=True)
     assert not (tmp_path / "tasks/eng.jsonl").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("")
-    with pytest.raises(OutputConflict, match="something else"):
-        laaciq.tasks(tmp_path / "mine")
+    with pytest.raises(OutputConflict, match="did not write"):
+        laaciq.tasks(tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine/thesis.txt").exists()

@@ -3,8 +3,8 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from laaciq.engine.files import atomic_folder, write_text
-from laaciq.engine.store import RunFolder, key_of
+from laaciq.engine.files import write_text
+from laaciq.engine.store import MemoryStore, RunFolder, key_of, read_marker
 from laaciq.errors import OutputConflict
 
 
@@ -12,66 +12,116 @@ class Answer(BaseModel):
     value: int
 
 
-def opened(path):
-    return RunFolder(path, description={"command": "test"})
+def opened(path, command="laaciq run", **options):
+    return RunFolder(path, description={"command": command}, **options)
+
+
+def answer(value):
+    return lambda: Answer(value=value)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.suffix != ".key"}
 
 
 def test_a_result_is_computed_once_for_a_key(tmp_path):
-    calls = []
-
-    def compute():
-        calls.append(1)
-        return Answer(value=len(calls))
-
-    assert opened(tmp_path / "run").result("a.json", Answer, "key", compute).value == 1
-    assert opened(tmp_path / "run").result("a.json", Answer, "key", compute).value == 1
-    assert opened(tmp_path / "run").result("a.json", Answer, "other", compute).value == 2
+    in_memory = MemoryStore()
+    for store in (lambda: opened(tmp_path / "run"), lambda: in_memory):
+        assert not store().valid("a.json", "key")
+        assert store().result("a.json", Answer, "key", answer(1)).value == 1
+        assert store().result("a.json", Answer, "key", answer(2)).value == 1
+        assert store().result("a.json", Answer, "other", answer(3)).value == 3
+        assert store().read("a.json", Answer).value == 3
 
 
 @pytest.mark.parametrize("damage", ["", '{"value": 7}', '{"val'])
-def test_a_touched_result_is_computed_again(tmp_path, damage):
+def test_an_edited_result_is_computed_again(tmp_path, damage):
     store = opened(tmp_path / "run")
-    store.result("a.json", Answer, "key", lambda: Answer(value=1))
+    store.result("a.json", Answer, "key", answer(1))
     (tmp_path / "run" / "a.json").write_text(damage)
-    assert store.result("a.json", Answer, "key", lambda: Answer(value=2)).value == 2
+    assert store.result("a.json", Answer, "key", answer(2)).value == 2
 
 
 def test_a_result_without_its_key_is_not_trusted(tmp_path):
     """Keys are written after results: a run killed between the two computes again."""
     store = opened(tmp_path / "run")
     write_text(tmp_path / "run" / "a.json", json.dumps({"value": 1}))
-    assert store.result("a.json", Answer, "key", lambda: Answer(value=2)).value == 2
+    assert store.result("a.json", Answer, "key", answer(2)).value == 2
 
 
-def test_a_folder_that_holds_something_else_is_left_as_it_is(tmp_path):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_is_no_run_is_left_as_it_is(tmp_path, overwrite):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputConflict, match="holds something else"):
-        opened(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_file_in_the_way(tmp_path):
-    (tmp_path / "run").write_text("")
+    with pytest.raises(OutputConflict, match="no run's"):
+        opened(tmp_path, overwrite=overwrite)
+    assert contents(tmp_path) == {"thesis.txt"}
     with pytest.raises(OutputConflict, match="is a file"):
-        opened(tmp_path / "run")
+        opened(tmp_path / "thesis.txt", overwrite=overwrite)
 
 
-def test_leftovers_of_a_killed_run_are_swept(tmp_path):
+def test_the_same_command_repeats_and_stays_finished_if_it_computes_nothing(tmp_path):
+    store = opened(tmp_path)
+    assert not read_marker(tmp_path)["finished"]
+    store.result("a.json", Answer, "key", answer(1))
+    store.finish()
+    again = opened(tmp_path)
+    assert again.result("a.json", Answer, "key", answer(2)).value == 1
+    assert read_marker(tmp_path)["finished"]
+    # The model has changed, say: from the first new result to the end the folder is a mixture.
+    again.result("a.json", Answer, "other", answer(2))
+    assert not read_marker(tmp_path)["finished"]
+    again.finish()
+    assert read_marker(tmp_path)["finished"]
+
+
+@pytest.mark.parametrize("state", ["finished", "unfinished"])
+def test_another_command_is_refused_by_name(tmp_path, state):
+    store = opened(tmp_path, "laaciq run --bits 4")
+    store.result("a.json", Answer, "key", answer(1))
+    if state == "finished":
+        store.finish()
+    before = contents(tmp_path), read_marker(tmp_path)
+    with pytest.raises(
+        OutputConflict, match=rf"the {state} 'laaciq run --bits 4', and this is 'laaciq run --bits 3'.*--overwrite"
+    ):
+        opened(tmp_path, "laaciq run --bits 3")
+    assert (contents(tmp_path), read_marker(tmp_path)) == before
+
+
+def test_overwriting_keeps_what_is_still_valid_and_removes_the_rest_at_the_end(tmp_path):
+    store = opened(tmp_path, "laaciq run --bits 4")
+    for name in ("shared.json", "measurements/eng.json", "checkpoint/config.json"):
+        store.keep(name, Answer(value=4), "4 bits")
+    store.confirm("checkpoint", "4 bits")
+    store.write("report.md", "4 bits")
+    store.finish()
+    (tmp_path / "notes.txt").write_text("the user's")
+
+    store = opened(tmp_path, "laaciq run --bits 3", overwrite=True)
+    assert store.result("shared.json", Answer, "4 bits", answer(3)).value == 4
+    # Killed here; the same command resumes, with or without the option.
+    store = opened(tmp_path, "laaciq run --bits 3")
+    store.result("shared.json", Answer, "4 bits", answer(3))
+    store.result("plans.json", Answer, "3 bits", answer(3))
+    assert "measurements/eng.json" in contents(tmp_path)
+    store.finish()
+    assert contents(tmp_path) == {"run.json", "shared.json", "plans.json", "notes.txt"}
+    assert read_marker(tmp_path)["command"] == "laaciq run --bits 3"
+    assert not opened(tmp_path, "laaciq run --bits 3").valid("measurements/eng.json", "4 bits")
+
+
+def test_an_unreadable_marker_is_refused(tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(OutputConflict, match=r"run\.json cannot be read"):
+        opened(tmp_path, overwrite=True)
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path):
     opened(tmp_path / "run")
     (tmp_path / "run" / ".partial-abc").write_text("half")
     (tmp_path / "run" / ".partial-folder").mkdir()
     opened(tmp_path / "run")
     assert not list((tmp_path / "run").glob(".partial-*"))
-
-
-def test_a_failing_writer_leaves_what_was_there(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "old").write_text("old")
-    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "folder") as partial:
-        (partial / "new").write_text("new")
-        raise RuntimeError
-    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["old"]
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_keys_follow_their_parts():

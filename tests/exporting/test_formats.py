@@ -9,7 +9,7 @@ import laaciq
 from laaciq.commands.export import Exported
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
 from laaciq.trials.quantized_copy import copy_of
@@ -39,7 +39,7 @@ def quantize(model, out, **options):
 def test_what_a_format_cannot_carry_is_refused_or_folded(model, tmp_path, format, extra, reason):
     """One layer of all has something beside its codes."""
     loaded = load(find_model(model))
-    plan = make_plans(loaded.anatomy, QuantizeOptions(group_size=32)).first
+    plan = make_plans(loaded.anatomy, WeightOptions(group_size=32)).first
     special = plan.tensors[0].model_copy(update=extra)
     plan = plan.model_copy(update={"tensors": [special, *plan.tensors[1:]]})
     write_checkpoint(loaded, plan, tmp_path / "q")
@@ -154,14 +154,15 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "export.json"} <= names
     assert not {"modeling.py", "plan.json"} & names
-    # Another export may take its place; what is none may not be touched.
-    laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out")
-    with pytest.raises(OutputConflict):
-        laaciq.export(checkpoint, format="gptq", out=checkpoint)
+    with pytest.raises(OutputConflict, match="finished result"):
+        laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out")
+    laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out", overwrite=True)
+    with pytest.raises(OutputConflict, match=r"did not write \(modeling\.py\)"):
+        laaciq.export(checkpoint, format="gptq", out=checkpoint, overwrite=True)
     with pytest.raises(BadOption, match="no laaciq checkpoint"):
-        laaciq.export(model, format="gptq", out=tmp_path / "out")
-    with pytest.raises(BadOption, match="there are compressed-tensors, gptq, gguf"):
-        laaciq.export(checkpoint, format="awq", out=tmp_path / "out")
+        laaciq.export(model, format="gptq", out=tmp_path / "new")
+    with pytest.raises(BadOption, match=r"it should be .compressed-tensors., .gptq. or .gguf."):
+        laaciq.export(checkpoint, format="awq", out=tmp_path / "new")
 
 
 def test_bfloat16_models_are_told_what_it_does_to_scales(tmp_path):

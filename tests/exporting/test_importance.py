@@ -10,7 +10,7 @@ import laaciq
 from laaciq.errors import BadOption
 from laaciq.exporting.importance import TYPES, importance, tensor_types, write_importance, write_tensor_types
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from tests.tiny import save_tiny
@@ -82,7 +82,7 @@ def test_a_language_that_was_not_profiled(profile):
 
 
 def test_types_are_those_nearest_in_bits(model, tmp_path):
-    asked = QuantizeOptions(bits=3, group_size=64, attention_bits=6, protect=("1",), protect_bits=8)
+    asked = WeightOptions(bits=3, group_size=64, attention_bits=6, protect=("1",), protect_bits=8)
     plan = make_plans(model.anatomy, asked).first
     found = tensor_types(model, plan)
     assert found["blk.0.ffn_up.weight"] == "q3_K"

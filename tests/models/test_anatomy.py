@@ -4,7 +4,7 @@ from torch import nn
 
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import dissect, find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from tests.tiny import ARCHITECTURES, KIND, save_tiny
 
@@ -104,7 +104,7 @@ def test_what_keeps_a_token_matrix_from_being_quantized(tmp_path, change, says):
     assert obstacle.startswith("in LlamaForCausalLM, ")
     assert says in obstacle
     with pytest.raises(BadOption, match=r"in LlamaForCausalLM, .*: leave out --embedding-bits"):
-        make_plans(anatomy, QuantizeOptions(embedding_bits=4))
+        make_plans(anatomy, WeightOptions(embedding_bits=4))
 
 
 def test_conv1d_is_seen_as_outputs_by_inputs(tmp_path):

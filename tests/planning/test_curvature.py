@@ -27,7 +27,7 @@ def test_it_is_the_mean_squared_gradient_of_whole_passages(architecture, tmp_pat
     expected, tokens = torch.zeros(matrix.shape), 0
     parameter = next(p for p in model.module.parameters() if p.data_ptr() == matrix.data_ptr()).requires_grad_(True)
     passages = short["swa"]
-    for passage in prepare_all(model, passages.texts, passages.language, window=None, chat=False, seed=0):
+    for passage in prepare_all(model, passages):
         for sequence in passage.sequences:
             if sequence.targets:
                 loss = target_losses(model, [sequence]).sum()
@@ -54,7 +54,7 @@ def test_small_errors_cost_what_it_says(tmp_path):
     matrix = model.anatomy.matrices[name]
     texts = laaciq.read_texts().select(["eng"]).at(range(24))
     found = measure_curvature(model, {name: matrix}, texts, MeasureOptions())
-    passages = prepare_all(model, texts["eng"].texts, texts["eng"].language, window=None, chat=False, seed=0)
+    passages = prepare_all(model, texts["eng"])
     random = torch.Generator().manual_seed(0)
     original = matrix.detach().clone()
     squares, tokens = 0.0, 0

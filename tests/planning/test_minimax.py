@@ -41,7 +41,7 @@ def test_it_ends_when_nothing_is_gained():
 
 
 @pytest.mark.parametrize(
-    ("objective", "value"), [("mean", 2.5), ("worst", 4.0), ("worst-quarter", 4.0), ("disparity", 7.0)]
+    ("objective", "value"), [("mean", 2.5), ("worst", 4.0), ("worst-quarter", 4.0), ("worst-and-spread", 7.0)]
 )
 def test_objectives(objective, value):
     assert objective_value(np.array([1.0, 2.0, 3.0, 4.0]), objective) == value

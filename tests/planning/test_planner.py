@@ -7,14 +7,13 @@ import torch
 from safetensors.torch import load_file
 
 import laaciq
-from laaciq.commands.plan import calibrate
-from laaciq.engine.progress import Progress
-from laaciq.errors import BadOption
-from laaciq.models import find_model, load
-from laaciq.options import CheckpointOptions
-from laaciq.planning.planner import plan_model
-from laaciq.planning.steps import user_weights
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.commands.opening import open_session
+from laaciq.errors import BadOption, OutputConflict
+from laaciq.options import PlanOptions
+from laaciq.planning.budget import user_weights
+from laaciq.planning.decision import calibrate, decide
+from laaciq.planning.minimax import IMPROVEMENT
+from laaciq.quantization.model import quantize_layers
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -38,12 +37,13 @@ def planned(model, texts, **options):
     return laaciq.plan(model, texts=str(texts), served_bound=100, **options)
 
 
-@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "disparity", "mean"])
+@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "worst-and-spread", "mean"])
 @pytest.mark.parametrize("budget", [3.5, 5.0])
 def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
     found = planned(model, texts, budget=budget, objective=objective)
     assert found.plan.size.block_bits_per_weight <= budget
-    assert found.rounds[found.chosen].value == min(own.value for own in found.rounds)
+    # Of plans that are as good the earlier one.
+    assert found.rounds[found.chosen].value <= min(own.value for own in found.rounds) / (1 - IMPROVEMENT)
     assert sum(found.plan.weights.values()) == pytest.approx(1)
     assert set(found.plan.predicted) == set(FEW)
 
@@ -74,7 +74,7 @@ def test_a_plan_is_edited_by_hand_and_quantized(model, texts, tmp_path):
     content = json.loads(file.read_text())
     content["tensors"][0]["bits"] = 8
     file.write_text(json.dumps(content))
-    found = laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts), served_bound=100)
+    found = laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts))
     assert found.plans.first.tensors[0].bits == 8
     on_disk = sum(path.stat().st_size for path in (tmp_path / "q").glob("*.safetensors"))
     # Of a model this small the header is a good part.
@@ -92,7 +92,7 @@ def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
     if content is not None:
         file.write_text(content)
     with pytest.raises(BadOption, match=says):
-        laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts), served_bound=100)
+        laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts))
     assert not (tmp_path / "q").exists()
 
 
@@ -101,10 +101,9 @@ def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
     [
         ({"budget": 1.0}, "smallest plan takes"),
         ({"hold_out": tuple(FEW)}, "leaves no language"),
-        ({"keep": 1.0}, "--keep is a rule"),
+        ({"keep": 1.0}, "unknown option 'keep'"),
         ({"language_weight": ("swa",), "objective": "mean"}, "is no weight"),
         ({"language_weight": ("deu=2",), "objective": "mean"}, "not among the languages"),
-        ({"method": "rtn"}, "plans nothing"),
     ],
 )
 def test_what_cannot_be_planned_is_told(model, texts, options, says):
@@ -115,25 +114,23 @@ def test_what_cannot_be_planned_is_told(model, texts, options, says):
 def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
     file = tmp_path / "plan.json"
     first = planned(model, texts, out=file)
-    parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/planning").iterdir()}
+    parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/trials").rglob("*.json")}
     assert parts
-    assert planned(model, texts, out=file) == first
+    with pytest.raises(OutputConflict, match="exists"):
+        planned(model, texts, out=file)
+    assert planned(model, texts, out=file, overwrite=True) == first
     assert {path: path.stat().st_mtime_ns for path in parts} == parts
 
 
 @pytest.mark.parametrize("objective", ["worst", "mean"])
-def test_the_chosen_plan_is_rounded_once_and_means_what_it_would_mean_rounded_again(model, texts, objective):
-    loaded, split = load(find_model(model)), laaciq.read_split(str(texts))
-    options = CheckpointOptions.of(method="planned", budget=4.0, objective=objective, served_bound=100)
-    known = calibrate(loaded, split, options, Progress())
-    plan = plan_model(loaded, known, options.quantizing(), served_bound=100).plan
-    other = plan.model_copy(update={"weights": {"eng": 1.0}})
-    assert known.rounded.take(other) is None
-    tried = known.rounded.take(plan)
-    assert tried is not None and known.rounded.take(plan) is None
-    again = list(quantize_layers(loaded, plan, known))
-    assert [tensor for tensor, _ in tried] == [tensor for tensor, _ in again]
-    for (tensor, first), (_, second) in zip(tried, again, strict=True):
+def test_the_layers_that_planning_returns_are_those_of_its_plan(model, texts, objective):
+    options = PlanOptions.of(model=str(model), texts=str(texts), budget=4.0, objective=objective, served_bound=100)
+    session = open_session(options)
+    calibration = calibrate(session, options.quantizing())
+    decision, layers = decide(session, options.quantizing(), calibration)
+    again = list(quantize_layers(session.original, decision.plans.first, calibration))
+    assert [tensor for tensor, _ in layers] == [tensor for tensor, _ in again]
+    for (tensor, first), (_, second) in zip(layers, again, strict=True):
         assert torch.equal(first.dequantize(tensor), second.dequantize(tensor))
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laaciq.errors import BadOption
-from laaciq.planning.published import published, published_evidence
 from laaciq.planning.screening import Evidence, Screening, ScreeningThresholds, screen_evidence, screen_profile
+from tests.published import PUBLISHED, published_evidence
 
 DIFFERENT, ALIKE = {"eng": 0.205, "ara": 0.177}, {"eng": 0.205, "ara": 0.2}
 
@@ -26,6 +26,7 @@ def answers(screening):
 def profile(kurtosis, fractions, outlier_kurtosis=50.0):
     """As much of a profile as a screening reads."""
     return SimpleNamespace(
+        sampled=False,
         outlier_kurtosis=outlier_kurtosis,
         blocks=[SimpleNamespace(kurtosis=value) for value in kurtosis],
         languages=[SimpleNamespace(language=code, fractions=shares) for code, shares in fractions.items()],
@@ -43,7 +44,7 @@ def test_published_bloom_is_at_high_risk():
 
 def test_the_published_outlier_blocks_are_those_above_100():
     screening = screen_evidence(published_evidence("bloom_560m", bits=4), ScreeningThresholds(outlier_kurtosis=100))
-    assert screening.outlier_blocks == [5, 21, 22] == published()["bloom_560m"]["outlier_layers"]
+    assert screening.outlier_blocks == [5, 21, 22] == PUBLISHED["bloom_560m"]["outlier_layers"]
     assert screening.risk == "HIGH"
 
 
@@ -173,12 +174,3 @@ def test_a_profile_with_a_low_bar_for_outliers_is_screened_too():
 
 def test_a_profile_without_languages_leaves_c2_open():
     assert answers(screen_profile(profile([1, 76], {}), bits=4)) == [True, None, True]
-
-
-def test_published_figures_say_how_thin_they_are():
-    figures = published()
-    assert "Marchisio" in figures["source"]
-    assert "7 to 36 tokens" in figures["note"]
-    assert {row["tokens"] for row in figures["bloom_560m"]["languages"].values()} >= {7, 36}
-    with pytest.raises(BadOption, match="bloom_560m, xglm_564m, gpt2"):
-        published_evidence("bloom", bits=4)

@@ -12,7 +12,7 @@ import laaciq
 from laaciq.commands.bench import SAFE_BFLOAT16
 from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
-from laaciq.options import BITS, MeasureOptions, QuantizeOptions
+from laaciq.options import BITS, MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, quantize_matrix, write_checkpoint
@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"
 
 
 def quantize(model, folder, calibration=None, **options):
-    asked = QuantizeOptions(**{"group_size": 16, **options})
+    asked = WeightOptions(**{"group_size": 16, **options})
     profile = None if calibration is None else calibration.profile
     plan = make_plans(model.anatomy, asked, profile).first
     write_checkpoint(model, plan, folder, calibration=calibration)
@@ -68,13 +68,13 @@ def test_size_on_disk_is_the_size_in_the_plan(tmp_path, bits, group_size, symmet
 def test_size_by_hand(tmp_path):
     """Reference model, 4 bits, groups of 64, symmetric: 4 + 16/64 bits a weight."""
     model = load(find_model("reference"))
-    plan = make_plans(model.anatomy, QuantizeOptions()).first
+    plan = make_plans(model.anatomy, WeightOptions()).first
     assert plan.size.block_bits_per_weight == 4.25
     blocks = 12 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 256 * 1024)
     rest = 19200 * 256 + 25 * 256
     assert plan.size.block_bytes == blocks * 4.25 / 8
     assert plan.size.model_bytes == blocks * 4.25 / 8 + rest * 2
-    affine = make_plans(model.anatomy, QuantizeOptions(symmetric=False)).first
+    affine = make_plans(model.anatomy, WeightOptions(symmetric=False)).first
     assert affine.size.block_bits_per_weight == 4.25 + 4 / 64
 
 
@@ -90,7 +90,7 @@ def test_a_truncated_checkpoint(tmp_path):
 def test_a_plan_for_another_model(tmp_path):
     llama = load(find_model(save_tiny("llama", tmp_path / "a")))
     gpt2 = load(find_model(save_tiny("gpt2", tmp_path / "b")))
-    plan = make_plans(llama.anatomy, QuantizeOptions(group_size=16)).first
+    plan = make_plans(llama.anatomy, WeightOptions(group_size=16)).first
     with pytest.raises(BrokenModel, match="plan is for another model"):
         write_checkpoint(gpt2, plan, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
@@ -146,6 +146,28 @@ def test_importing_laaciq_before_or_after_transformers_is_enough(tmp_path):
         code += "; print(type(m.model.layers[0].mlp.up_proj).__name__)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "QuantizedLinear"
+
+
+WITHOUT = """
+import sys, transformers
+for folder in sys.argv[1:]:
+    try:
+        transformers.AutoModelForCausalLM.from_pretrained(folder)
+    except ValueError as error:
+        print(error)
+assert "laaciq" not in sys.modules
+"""
+
+
+def test_without_laaciq_transformers_refuses_and_names_it(tmp_path):
+    """Transformers alone knows no method laaciq: it would warn, and initialize the quantized layers at random."""
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint")
+    AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint").save_pretrained(tmp_path / "again")
+    command = [sys.executable, "-c", WITHOUT, str(tmp_path / "checkpoint"), str(tmp_path / "again")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("quantized by laaciq") == 2
+    assert done.stdout.count("'import laaciq' before loading") == 2
 
 
 INT4 = """

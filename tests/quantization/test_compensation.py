@@ -121,7 +121,7 @@ def test_crossed_moments_are_of_the_original_s_inputs_and_those_that_they_became
     before = {code: inputs_of(model, linear, texts[code], options) for code in FEW}
     for index in range(last):
         found = stream.second_moments(index, [own for own in model.anatomy.linears if own.block == index])
-        assert all(own.crossed is None for own in found.values()) == (index in stream.batches[0].calls.entering)
+        assert all(own.cross is None for own in found.values()) == (index in stream.batches[0].calls.entering)
         if index == last - 1:
             with torch.no_grad():
                 for own in earlier:
@@ -132,8 +132,8 @@ def test_crossed_moments_are_of_the_original_s_inputs_and_those_that_they_became
     crossed = sum(before[code].T @ after[code] / len(after[code]) for code in FEW) / 2
     own = sum(after[code].T @ after[code] / len(after[code]) for code in FEW) / 2
     close = partial(torch.testing.assert_close, rtol=1e-3)
-    close(moments.own, own, atol=1e-4 * float(own.abs().max()))
-    close(moments.crossed, crossed, atol=1e-4 * float(own.abs().max()))
+    close(moments.moments, own, atol=1e-4 * float(own.abs().max()))
+    close(moments.cross, crossed, atol=1e-4 * float(own.abs().max()))
     assert (crossed - own).abs().max() > 0.01 * own.abs().max()
 
 

@@ -12,16 +12,15 @@ from transformers import AutoModelForCausalLM
 import laaciq
 from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import SpeedOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization import apply_checkpoint, write_checkpoint
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.layers import QuantizedLinear
-from laaciq.quantization.matrices import quantize_layers
-from laaciq.speed import BenchOptions
+from laaciq.quantization.model import quantize_layers
 from laaciq.speed.child import measure_both
 from laaciq.speed.results import Request
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.trials.quantized_copy import copy_of, put_layers
 from tests.tiny import ARCHITECTURES, save_tiny
 
 WEIGHTS = "model.safetensors"
@@ -29,7 +28,7 @@ IDS = torch.arange(5, 25)[None]
 
 
 def quantize(model, folder, **options):
-    plan = make_plans(model.anatomy, QuantizeOptions(**{"group_size": 16, "embedding_bits": 4, **options})).first
+    plan = make_plans(model.anatomy, WeightOptions(**{"group_size": 16, "embedding_bits": 4, **options})).first
     write_checkpoint(model, plan, folder)
     return plan
 
@@ -114,7 +113,7 @@ def test_simulated_embeddings_are_what_checkpoints_mean(architecture, tmp_path):
     model = load(find_model(save_tiny(architecture, tmp_path / "model")))
     plan = quantize(model, tmp_path / "checkpoint", bits=8)
     written, simulated = twin(model, tmp_path / "checkpoint"), copy_of(model)
-    simulate(model, simulated, quantize_layers(model, plan))
+    put_layers(model, simulated, quantize_layers(model, plan))
     assert [t.name for t in plan.token_matrices] == [t.name for t in model.anatomy.token_matrices]
     for tensor in plan.token_matrices:
         before, after = model.anatomy.matrices[tensor.name], written.anatomy.matrices[tensor.name]
@@ -181,7 +180,7 @@ def test_what_is_done_with_checkpoints_is_done_with_these(folders):
     loaded = load(find_model(checkpoint))
     answers = laaciq.generate(loaded.module, loaded.tokenizer, ["The river", "Mto huu"], max_new_tokens=4)
     assert len(answers) == 2
-    asked = BenchOptions(prompt_tokens=8, new_tokens=3)
+    asked = SpeedOptions(prompt_tokens=8, new_tokens=3)
     bench = measure_both(
         Request(checkpoint=str(checkpoint), against=str(model), device="cpu", options=asked), lambda: None
     )
@@ -231,7 +230,7 @@ def test_parts_of_another_shape_or_that_are_no_numbers(folders, tmp_path, part):
 def test_a_plan_for_another_model(tmp_path):
     llama = load(find_model(save_tiny("llama", tmp_path / "a")))
     wider = load(find_model(save_tiny("llama", tmp_path / "b", vocab_size=500)))
-    plan = make_plans(llama.anatomy, QuantizeOptions(group_size=16, embedding_bits=4)).first
+    plan = make_plans(llama.anatomy, WeightOptions(group_size=16, embedding_bits=4)).first
     with pytest.raises(BrokenModel, match="plan is for another model"):
         write_checkpoint(wider, plan, tmp_path / "checkpoint")
     quantize(llama, tmp_path / "checkpoint")

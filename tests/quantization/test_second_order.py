@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 import laaciq
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.activations import readings
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.matrices import quantize_layers, quantize_matrix
+from laaciq.quantization.model import quantize_layers, quantize_matrix
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.second_order import DAMPING, inverse_factor
 from tests.tiny import ARCHITECTURES, save_tiny
@@ -122,7 +122,9 @@ def test_block_by_block_is_what_a_whole_pass_sees(architecture, tmp_path):
     for index in range(len(model.anatomy.block_names)):
         own = [linear for linear in linears if linear.block == index]
         for name, moments in stream.second_moments(index, own).items():
-            torch.testing.assert_close(moments.own, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max()))
+            torch.testing.assert_close(
+                moments.moments, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max())
+            )
         stream.advance(index)
 
 
@@ -148,7 +150,7 @@ def test_later_blocks_are_calibrated_on_what_earlier_ones_became(architecture, t
     model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
     calibration = calibrate(model)
     before = [linear.matrix.clone() for linear in model.anatomy.linears]
-    plan = make_plans(model.anatomy, QuantizeOptions(method="gptq", bits=2, group_size=16), calibration.profile).first
+    plan = make_plans(model.anatomy, WeightOptions(method="gptq", bits=2, group_size=16), calibration.profile).first
     layers = list(quantize_layers(model, plan, calibration))
     assert [tensor.name for tensor, _ in layers] == [tensor.name for tensor in plan.tensors]
     # The model itself is what it was.
@@ -169,8 +171,8 @@ def test_blocks_are_calibrated_on_what_embeddings_became(tmp_path):
     model = load(find_model(save_tiny("gpt2", tmp_path)), device="cpu")
     calibration = calibrate(model)
     options = {"method": "gptq", "group_size": 16}
-    plain = make_plans(model.anatomy, QuantizeOptions(**options), calibration.profile).first
-    plan = make_plans(model.anatomy, QuantizeOptions(embedding_bits=2, **options), calibration.profile).first
+    plain = make_plans(model.anatomy, WeightOptions(**options), calibration.profile).first
+    plan = make_plans(model.anatomy, WeightOptions(embedding_bits=2, **options), calibration.profile).first
     (table,) = model.anatomy.token_matrices
     before = table.matrix.clone()
     deaf = {tensor.name: quantized.codes for tensor, quantized in quantize_layers(model, plain, calibration)}

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laaciq.options import BITS
-from laaciq.planning.methods import METHODS
+from laaciq.options.methods import METHODS
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.plan import TensorPlan

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -7,20 +8,21 @@ import pytest
 import torch
 
 import laaciq
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.planning.validation import Validation
 from laaciq.profiling.activations import readings
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.model import quantize_layers, quantize_model
 from laaciq.quantization.student import Student
-from laaciq.quantization.tuning import SCALE_RATE, VECTOR_RATE, _descend, _rates, quantize_model, tune, weights_by_token
+from laaciq.quantization.tuning import SCALE_RATE, VECTOR_RATE, _descend, _rates, tune, weights_by_token
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredSequence
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.trials.measurement import measure_pooled
+from laaciq.trials.quantized_copy import copy_of, put_layers
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "hin"]
@@ -44,14 +46,22 @@ def calibrate(model, passages=8):
 def tiny(architecture, folder, **options):
     model = load(find_model(save_tiny(architecture, folder)), device="cpu")
     calibration = calibrate(model)
-    asked = QuantizeOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
+    asked = WeightOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
     return model, make_plans(model.anatomy, asked, calibration.profile).first, calibration
 
 
 def losses(model, plan, calibration):
     """KL by language on a part of the calibration text itself: a masked model is asked for every token of it."""
-    held = Validation(model, calibration.texts.spread(3), calibration.options)
-    return np.array(held.measure(plan, calibration).divergence)
+    return divergence(model, plan, calibration, calibration.texts.spread(3))
+
+
+def divergence(model, plan, calibration, texts):
+    """KL per token, by language, of the plan quantized in memory."""
+    layers, others = quantize_model(model, plan, calibration)
+    quantized = copy_of(model)
+    put_layers(model, quantized, layers, others=others)
+    measured = measure_pooled(model, quantized, list(texts.by_language.values()), calibration.options)
+    return np.array([sum(m.kl) / sum(m.tokens) for m in measured])
 
 
 def untuned(plan):
@@ -85,7 +95,7 @@ def test_where_nothing_is_quantized_nothing_is_tuned(tmp_path):
 def test_an_original_in_16_bits_is_tuned_towards_in_32(architecture, tmp_path):
     model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu", dtype=torch.float16)
     calibration = calibrate(model, passages=4)
-    plan = make_plans(model.anatomy, QuantizeOptions(group_size=16, bits=3, tune=2), calibration.profile).first
+    plan = make_plans(model.anatomy, WeightOptions(group_size=16, bits=3, tune=2), calibration.profile).first
     layers = list(quantize_layers(model, plan, calibration))
     student = Student(model, layers)
     ids = torch.arange(5, 25)[None]
@@ -127,7 +137,7 @@ def test_what_is_tuned_is_what_is_written(options, tmp_path):
     assert apply_checkpoint(written, tmp_path / "checkpoint") == plan
     found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=2)
     assert min(found.divergences) < found.divergences[0]
-    simulate(model, simulated, found.layers, others=found.others)
+    put_layers(model, simulated, found.layers, others=found.others)
     for (name, a), b in zip(written.module.named_parameters(), simulated.module.parameters(), strict=True):
         assert torch.equal(a, b), name
 
@@ -137,10 +147,10 @@ def test_an_epoch_is_chosen_by_what_its_checkpoint_would_lose(options, tmp_path)
     """Scales and vectors are rounded while they are tuned. Of validation text a passage for every four that are learned from is read."""
     model, plan, calibration = tiny("gpt2", tmp_path, **options)
     found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=plan.tuned)
-    held = Validation(model, calibration.validation.spread(2), calibration.options)
+    held = calibration.validation.spread(2)
     for own, expected in ((untuned(plan), found.divergences[0]), (plan, min(found.divergences))):
         # Sums in another order.
-        assert np.mean(held.measure(own, calibration).divergence) == pytest.approx(expected, rel=1e-4)
+        assert divergence(model, own, calibration, held).mean() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
@@ -181,7 +191,7 @@ def test_a_new_process_loads_what_was_simulated(tmp_path):
     subprocess.run(command, check=True, capture_output=True)
     simulated = copy_of(model)
     layers, others = quantize_model(model, plan, calibration)
-    simulate(model, simulated, layers, others=others)
+    put_layers(model, simulated, layers, others=others)
     with torch.inference_mode():
         expected = simulated.module(torch.arange(5, 25)[None]).logits
     torch.testing.assert_close(torch.load(tmp_path / "logits", weights_only=True), expected, rtol=1e-4, atol=1e-4)
@@ -216,10 +226,33 @@ def test_a_plan_s_passages_bound_what_is_read(tmp_path):
 
 def test_untuned_plans_are_quantized_one_tensor_at_a_time(tmp_path):
     model, plan, calibration = tiny("llama", tmp_path, tune=0)
-    done = []
-    layers, others = quantize_model(model, plan, calibration, advance=lambda: done.append(1))
-    next(iter(layers))
-    assert not done and not others
+    layers, others = quantize_model(model, plan, calibration)
+    assert not isinstance(layers, list) and not others
+    assert next(iter(layers))[0] == plan.tensors[0]
+
+
+class Recorded(Progress):
+    """What was announced, and what was done of it."""
+
+    def __init__(self):
+        self.stages = {}
+
+    @contextmanager
+    def stage(self, title, total, **options):
+        done = []
+        self.stages[title] = (total, done)
+        yield done.append
+
+
+@pytest.mark.parametrize("architecture", ["llama", "bert", "mt5"])
+def test_progress_of_rounding_and_tuning_goes_in_small_steps_to_its_total(architecture, tmp_path):
+    model, plan, calibration = tiny(architecture, tmp_path, tune=2, method="gptq")
+    progress = Recorded()
+    quantize_model(model, plan, calibration, progress=progress)
+    assert list(progress.stages) == ["rounding", "tuning"]
+    for total, done in progress.stages.values():
+        assert sum(done) == pytest.approx(total)
+        assert max(done) < total / 3
 
 
 def test_what_cannot_be_tuned(tmp_path):
@@ -233,6 +266,4 @@ def test_what_cannot_be_tuned(tmp_path):
         write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=short)
     assert not (tmp_path / "checkpoint").exists()
     with pytest.raises(BadOption, match="needs a profile"):
-        make_plans(model.anatomy, QuantizeOptions(tune=1))
-    with pytest.raises(BadOption, match="tables of scales"):
-        make_plans(model.anatomy, QuantizeOptions(tune=1, method="adaptive", group_size=16), calibration.profile)
+        make_plans(model.anatomy, WeightOptions(tune=1))

@@ -24,7 +24,7 @@ def test_every_language_has_its_figures(case: str) -> None:
         own = {row.metric_name.partition(":")[0]: row for row in rows if row.dataset_config == result.language}
         assert own["Perplexity"].metric_value == result.quantized.perplexity
         assert own["Perplexity of the original"].metric_value == result.original.perplexity
-        assert own["ΔNLL, nats a token"].metric_value == result.loss.value
+        assert own["ΔNLL, nats per token"].metric_value == result.loss.value
         degradation = [row for name, row in own.items() if row.metric_type == "degradation"]
         assert len(degradation) == (0 if result.collapsed else 1)
         for row in degradation:

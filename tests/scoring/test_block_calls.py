@@ -1,20 +1,19 @@
 import pytest
 import torch
 
-from laaciq.corpus import language
 from laaciq.models import find_model, load
 from laaciq.profiling.activations import blocks_in_encoder
 from laaciq.scoring.block_calls import BlockCalls
 from laaciq.scoring.likelihood import target_losses
 from laaciq.scoring.sequences import prepare_all
-from tests.tiny import ARCHITECTURES, KIND, save_tiny
+from tests.tiny import ARCHITECTURES, KIND, passages_of, save_tiny
 
 TEXTS = ("The cat sat.", "A much longer sentence with number 42 in it.", "Привет, мир!")
 
 
 def parts(architecture, folder):
     model = load(find_model(save_tiny(architecture, folder)))
-    sequences = [s for passage in prepare_all(model, TEXTS, language("eng")) for s in passage.sequences]
+    sequences = [s for passage in prepare_all(model, passages_of(TEXTS)) for s in passage.sequences]
     return model, [model.module.get_submodule(name) for name in model.anatomy.block_names], sequences
 
 

@@ -14,7 +14,7 @@ from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import read_through, score, target_logits
 from laaciq.scoring.sequences import _spans, prepare, prepare_all, start_tokens
 from laaciq.trials.measurement import measure
-from tests.tiny import ARCHITECTURES, save_tiny
+from tests.tiny import ARCHITECTURES, passages_of, save_tiny
 
 ENGLISH = language("eng")
 TEXTS = ("The cat sat.", "A much longer sentence with number 42 in it.", "Привет, мир!", "Ok then", "नमस्ते दुनिया")
@@ -29,7 +29,7 @@ def pair(architecture, folder):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_batch_size_and_padding_change_no_passage(architecture, tmp_path):
     original, quantized = pair(architecture, tmp_path)
-    passages = prepare_all(original, TEXTS, ENGLISH)
+    passages = prepare_all(original, passages_of(TEXTS))
     together = score(original, quantized, passages, most_tokens=10_000)
     some = score(original, quantized, passages, most_tokens=64)
     alone = [score(original, quantized, [passage], most_tokens=1) for passage in passages]
@@ -42,7 +42,7 @@ def test_batch_size_and_padding_change_no_passage(architecture, tmp_path):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_head_is_given_what_is_scored_alone(architecture, tmp_path, monkeypatch):
     model, _ = pair(architecture, tmp_path)
-    sequences = [s for passage in prepare_all(model, TEXTS, ENGLISH) for s in passage.sequences]
+    sequences = [s for passage in prepare_all(model, passages_of(TEXTS)) for s in passage.sequences]
     targets = sum(len(s.targets) for s in sequences)
     given = []
     handle = model.module.get_output_embeddings().register_forward_hook(
@@ -159,7 +159,7 @@ def test_chat_template_comes_before_the_text_and_is_not_scored(tmp_path):
 def test_passages_without_a_token_to_score(tmp_path):
     model = load(find_model(save_tiny("qwen2", tmp_path)))
     with pytest.raises(BrokenTexts, match="too short"):
-        prepare_all(model, ("a",), ENGLISH)
+        prepare_all(model, passages_of(("a",)))
 
 
 def test_the_reference_model_serves_its_languages_and_no_others():

@@ -5,9 +5,9 @@ import torch
 
 from laaciq.commands.quantize import quantize
 from laaciq.errors import BadOption
+from laaciq.options import SpeedOptions
 from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.plan import TensorPlan
-from laaciq.speed import BenchOptions
 from laaciq.speed.child import kernels_of, measure_both, weight_bytes
 from laaciq.speed.results import Request
 from tests.tiny import save_tiny
@@ -21,7 +21,7 @@ def tiny(tmp_path_factory):
 
 
 def measure(checkpoint, against, device="cpu", step=lambda: None, **options):
-    asked = BenchOptions(**{"prompt_tokens": 8, "new_tokens": 3, **options})
+    asked = SpeedOptions(**{"prompt_tokens": 8, "new_tokens": 3, **options})
     return measure_both(Request(checkpoint=str(checkpoint), against=str(against), device=device, options=asked), step)
 
 

@@ -5,20 +5,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from laaciq.planning.published import published
 from laaciq.stats.correlation import pearson, permutation_p
+from tests.published import PUBLISHED
 
 COLUMN = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=12)
 
 
 @pytest.fixture(scope="module")
 def bloom():
-    rows = published()["bloom_560m"]["languages"].values()
+    rows = PUBLISHED["bloom_560m"]["languages"].values()
     return {name: [row[name] for row in rows] for name in ("outlier_fraction", "effective_kurtosis", "D")}
 
 
 def test_the_published_correlation_follows_from_its_columns(bloom):
-    found, claimed = pearson(bloom["outlier_fraction"], bloom["D"]), published()["published"]
+    found, claimed = pearson(bloom["outlier_fraction"], bloom["D"]), PUBLISHED["published"]
     assert found.n == 14
     assert round(found.r, 3) == claimed["r_outlier_D"] == -0.834
     assert round(found.p, 4) == claimed["p"] == 0.0002
@@ -30,7 +30,7 @@ def test_the_published_correlation_follows_from_its_columns(bloom):
 def test_the_published_correlation_with_effective_kurtosis_does_not(bloom):
     """-0.838 was published; the published columns give -0.766."""
     found = pearson(bloom["effective_kurtosis"], bloom["D"])
-    assert published()["published"]["r_keff_D"] == -0.838
+    assert PUBLISHED["published"]["r_keff_D"] == -0.838
     assert round(found.r, 3) == -0.766
     assert found.p == pytest.approx(0.0014, abs=5e-5)
 

@@ -1,27 +1,31 @@
 from dataclasses import replace
-from importlib import import_module
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 import laaciq
-from laaciq.engine.store import RunFolder
+from laaciq.corpus import Split
 from laaciq.errors import BadOption, BrokenTexts
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import GatewayOptions, GridOptions, MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
-from laaciq.studies import Gateway, gateway, nll_by_passage, quantized_parts, set_passes
+from laaciq.studies import gateway as gateway_module
+from laaciq.studies import set_losses
+from laaciq.studies.gateway import PASSAGE_TOKENS, gateway
 from laaciq.studies.protection import nll_by_set
+from laaciq.studies.texts import shortened
+from laaciq.trials.candidate import RoundedMatrices
+from laaciq.trials.quantized_copy import QuantizedCopy
+from laaciq.trials.session import Session
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
 OPTIONS = MeasureOptions(served_bound=100)
 GRID = {"bits": 3, "group_size": 16}
 SETS = list(combinations(range(6), 3))
-# The package's `gateway` is the function.
-MODULE = import_module("laaciq.studies.gateway")
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +49,14 @@ def parts():
     return few(whole.validation, 4), few(whole.test, 5)
 
 
+def searched(model, validation, test, measuring=OPTIONS, *, exhaustive=500, out=None, **options):
+    session = Session.of(model, Split(validation, validation, test), measuring, out=out)
+    return gateway(session, GatewayOptions.of(**(GRID | options)), exhaustive=exhaustive)
+
+
 @pytest.fixture(scope="module")
 def found(model, parts):
-    return gateway(model, *parts, OPTIONS, **GRID)
+    return searched(model, *parts)
 
 
 @pytest.fixture
@@ -59,26 +68,26 @@ def measured(monkeypatch):
         made.append(len(sets))
         return nll_by_set(blocks, prepared, sets, **options)
 
-    monkeypatch.setattr(set_passes, "nll_by_set", counted)
+    monkeypatch.setattr(set_losses, "nll_by_set", counted)
     return made
 
 
 def brute_force(model, texts, protected):
     """ΔNLL per token by language: a whole pass with all other blocks quantized, and one of the original."""
-    names = {linear.name for linear in model.anatomy.linears if linear.block not in protected}
-    found = []
+    names = frozenset(linear.name for linear in model.anatomy.linears if linear.block not in protected)
+    others, found = RoundedMatrices("others", names, GridOptions(**GRID)), []
     for code in FEW:
-        prepared = prepare_all(model, texts[code].texts, texts[code].language)
+        prepared = prepare_all(model, texts[code])
         tokens = sum(len(s.targets) for passage in prepared for s in passage.sequences)
         before = nll_by_passage(model, prepared).sum()
-        with quantized_parts(model, names, **GRID, symmetric=True):
-            found.append((nll_by_passage(model, prepared).sum() - before) / tokens)
+        with others.applied(QuantizedCopy(model), code) as quantized:
+            found.append((nll_by_passage(quantized, prepared).sum() - before) / tokens)
     return np.array(found)
 
 
 def test_the_answer_is_that_of_brute_force(model, parts, found):
     # What is read of them: the small tokenizer has Hindi letter by letter, beyond 32 tokens.
-    validation, test = (set_passes.shortened(model, own, passages=60, tokens=MODULE.PASSAGE_TOKENS) for own in parts)
+    validation, test = (shortened(model, own, passages=60, tokens=PASSAGE_TOKENS) for own in parts)
     expected = {own: brute_force(model, validation, own) for own in SETS}
     assert found.exhaustive
     assert found.possible == len(found.sets) == 20
@@ -113,7 +122,7 @@ def test_what_is_reported_on_test_text(found):
 
 
 def test_sizes_are_those_of_a_plan(model, found):
-    plan = make_plans(model.anatomy, QuantizeOptions(**GRID, protect=("0,2,4",))).first
+    plan = make_plans(model.anatomy, WeightOptions(**GRID, protect=("0,2,4",))).first
     own = next(own for own in found.sets if own.blocks == (0, 2, 4))
     assert (own.bits_per_weight, own.compression) == (plan.size.block_bits_per_weight, plan.size.compression)
     none = found.tested[-1]
@@ -129,7 +138,7 @@ def test_shares_of_resamples_count_every_protected_block(found):
 
 def test_the_theorys_set_is_ranked_where_its_blocks_exist(tmp_path, parts):
     folder = save_tiny("gpt2", tmp_path / "model", n_layer=12, n_embd=8, n_head=2, n_inner=8)
-    own = gateway(load(find_model(folder), device="cpu"), *(p.select(["eng"]) for p in parts), OPTIONS, **GRID)
+    own = searched(load(find_model(folder), device="cpu"), *(p.select(["eng"]) for p in parts))
     named = {name: reported for reported in own.tested for name in reported.names}
     assert len(own.sets) == 220
     assert named["published"].blocks == (0, 9, 11)
@@ -141,10 +150,10 @@ def test_the_theorys_set_is_ranked_where_its_blocks_exist(tmp_path, parts):
 def test_only_the_first_tokens_are_read(model, parts):
     """Of the test text 60 passages, of the validation text 10, 32 tokens of each: no more, whatever is given."""
     whole = laaciq.read_split().select(["eng"])
-    short = set_passes.shortened(model, whole.test, passages=60, tokens=32)
+    short = shortened(model, whole.test, passages=60, tokens=32)
     assert len(short["eng"]) == 60
     assert all(text.startswith(own) for text, own in zip(whole.test["eng"].texts, short["eng"].texts, strict=True))
-    prepared = prepare_all(model, short["eng"].texts, short["eng"].language)
+    prepared = prepare_all(model, short["eng"])
     counts = [sum(len(s.targets) for s in passage.sequences) for passage in prepared]
     # A text cut short is tokenized anew: its end may take another token or two.
     assert max(counts) <= 34
@@ -161,9 +170,9 @@ def test_where_losses_add_the_candidates_hold_the_best_of_all(model, parts, monk
     def additive(blocks, prepared, sets, *, by_prefix, advance):
         return np.array([[100.0 - sum(gain[list(own)])] * len(prepared) for own in sets])
 
-    monkeypatch.setattr(set_passes, "nll_by_set", additive)
-    monkeypatch.setattr(MODULE, "CANDIDATES", 3)
-    own = gateway(model, *parts, OPTIONS, **GRID, exhaustive=19)
+    monkeypatch.setattr(set_losses, "nll_by_set", additive)
+    monkeypatch.setattr(gateway_module, "CANDIDATES", 3)
+    own = searched(model, *parts, exhaustive=19)
     assert not own.exhaustive
     assert own.possible == 20
     assert own.best().blocks == (1, 3, 4)
@@ -174,8 +183,8 @@ def test_where_losses_add_the_candidates_hold_the_best_of_all(model, parts, monk
 
 
 def test_candidates_are_measured_like_all_sets(model, parts, found, monkeypatch):
-    monkeypatch.setattr(MODULE, "CANDIDATES", 4)
-    few = gateway(model, *parts, OPTIONS, **GRID, exhaustive=19)
+    monkeypatch.setattr(gateway_module, "CANDIDATES", 4)
+    few = searched(model, *parts, exhaustive=19)
     every = {own.blocks: own for own in found.sets}
     predicted = sorted(found.sets, key=lambda own: own.predicted_worst)
     assert {own.blocks for own in predicted[:4]} <= {own.blocks for own in few.sets}
@@ -185,7 +194,7 @@ def test_candidates_are_measured_like_all_sets(model, parts, found, monkeypatch)
 
 @pytest.mark.parametrize("protect", [1, 2])
 def test_fewer_than_three(model, parts, protect):
-    own = gateway(model, *parts, OPTIONS, **GRID, protect=protect, exhaustive=1)
+    own = searched(model, *parts, protect=protect, exhaustive=1)
     names = {name for reported in own.tested for name in reported.names}
     assert ("first, best, last" in names) == (protect == 2)
     assert all(len(s.blocks) == protect for s in own.sets)
@@ -197,65 +206,54 @@ def test_fewer_than_three(model, parts, protect):
 def test_a_second_run_computes_nothing_and_says_the_same(model, parts, found, measured, tmp_path):
     def again(**changes):
         measured.clear()
-        store = RunFolder(tmp_path / "run", description={})
-        return gateway(model, *parts, OPTIONS, **(GRID | changes), store=store)
+        return searched(model, *parts, out=tmp_path / "run", **changes)
 
     assert again() == found
-    # The original, single blocks and none, all sets, and what is reported, in three languages.
-    assert measured == [1] * 3 + [7] * 3 + [20] * 3 + [1 + len(found.tested)] * 3
-    assert Gateway.model_validate_json((tmp_path / "run/gateway.json").read_text()) == found
+    # Single blocks and none, all sets, and what is reported, in three languages.
+    assert measured == [7] * 3 + [20] * 3 + [len(found.tested)] * 3
     assert again() == found
     assert not measured
     again(bits=2)
-    assert len(measured) == 12
+    assert len(measured) == 9
 
 
 def test_a_killed_run_goes_on_where_it_was(model, parts, found, measured, tmp_path, monkeypatch):
-    counted = set_passes.nll_by_set
+    counted = set_losses.nll_by_set
 
     def killed(*arguments, **options):
-        if len(measured) == 7:
+        if len(measured) == 5:
             raise KeyboardInterrupt
         return counted(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(set_passes, "nll_by_set", killed)
-        gateway(model, *parts, OPTIONS, **GRID, store=RunFolder(tmp_path / "run", description={}))
-    assert gateway(model, *parts, OPTIONS, **GRID, store=RunFolder(tmp_path / "run", description={})) == found
-    assert len(measured) == 12
+        patch.setattr(set_losses, "nll_by_set", killed)
+        searched(model, *parts, out=tmp_path / "run")
+    assert searched(model, *parts, out=tmp_path / "run") == found
+    assert len(measured) == 9
 
 
 def test_a_language_that_is_not_served_is_named_and_not_measured(model, parts, measured):
     original = {}
     for code in FEW:
-        prepared = prepare_all(model, parts[0][code].texts, parts[0][code].language)
+        prepared = prepare_all(model, parts[0][code])
         original[code] = nll_by_passage(model, prepared).sum() / np.log(2) / sum(p.scored_bytes for p in prepared)
     bound = sorted(original.values())[1] * 1.0001
-    own = gateway(model, *parts, MeasureOptions(served_bound=bound), **GRID)
+    own = searched(model, *parts, MeasureOptions(served_bound=bound))
     assert own.not_served == [max(original, key=original.get)]
     assert measured.count(20) == len(own.languages) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"protect": 0}, "0 protected blocks are out of range: the model has 6; give 1 to 5"),
-        ({"protect": 6}, "6 protected blocks"),
-        ({"bits": 5}, "5 bits are not offered"),
-        ({"method": "rnt"}, "did you mean 'rtn'"),
-        ({"method": "gptq"}, "'gptq' reads text.*rtn, mse, aciq"),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_measured(model, parts, measured, options, says):
-    with pytest.raises(BadOption, match=says):
-        gateway(model, *parts, OPTIONS, **options)
+def test_more_blocks_than_there_are_cannot_be_protected(model, parts, measured, tmp_path):
+    with pytest.raises(BadOption, match="6 protected blocks are out of range: the model has 6; give 1 to 5"):
+        searched(model, *parts, protect=6, out=tmp_path / "run")
     assert not measured
+    assert not (tmp_path / "run").exists()
 
 
 def test_texts_without_an_interval_are_refused(model, parts, measured):
     alone = replace(parts[0], by_language={"eng": parts[0]["eng"].at([0])})
     with pytest.raises(BrokenTexts, match="eng has one document only in the validation part"):
-        gateway(model, alone, parts[1], OPTIONS)
+        searched(model, alone, parts[1])
     with pytest.raises(BrokenTexts, match="raise --served-bound"):
-        gateway(model, *parts, MeasureOptions(served_bound=0.01))
-    assert measured == [1] * 3
+        searched(model, *parts, MeasureOptions(served_bound=0.01))
+    assert not measured

@@ -4,28 +4,30 @@ import numpy as np
 import pytest
 
 import laaciq
-from laaciq.corpus import Passages, Split, Texts, language
-from laaciq.engine.store import RunFolder
+from laaciq.corpus import Split
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
-from laaciq.evaluation import Estimate, measure
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, QuantizeOptions
+from laaciq.options import MeasureOptions, MixtureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.profile import profile_model
-from laaciq.quantization import Calibration
-from laaciq.quantization.matrices import quantize_layers
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.model import quantize_layers, quantize_model
 from laaciq.report.mixture_report import mixture_html
-from laaciq.studies import MixtureStudy, mixture_study, recalibration
-from laaciq.studies.differences import by_language, difference, losses_of, worst_difference, worst_loss
+from laaciq.stats.estimate import Estimate
+from laaciq.studies import recalibration
 from laaciq.studies.mixes import MIXES
+from laaciq.studies.mixture import mixture_study
 from laaciq.studies.recommendation import choose, degradation
-from laaciq.trials.quantized_copy import copy_of, simulate
+from laaciq.trials.losses import Losses
+from laaciq.trials.measurement import measure
+from laaciq.trials.quantized_copy import copy_of, put_layers
+from laaciq.trials.session import Session
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
 OPTIONS = MeasureOptions(served_bound=100)
-ASKED = {"bits": 3, "group_size": 16, "passages": (2,), "rounds": 1}
-LEAST = ASKED | {"passages": (), "rounds": 0, "leave_out": ()}
+ASKED = {"bits": 3, "group_size": 16, "calibration_passages": (2,), "rounds": 1}
+LEAST = ASKED | {"calibration_passages": (), "rounds": 0}
 
 
 def shortened(texts, count, begin=0):
@@ -49,9 +51,13 @@ def model(tmp_path_factory):
     )
 
 
+def studied(model, split, measuring=OPTIONS, out=None, **options):
+    return mixture_study(Session.of(model, split, measuring, out=out), MixtureOptions(**options))
+
+
 @pytest.fixture(scope="module")
 def study(model, split):
-    return mixture_study(model, split, OPTIONS, **ASKED)
+    return studied(model, split, **ASKED)
 
 
 @pytest.fixture
@@ -59,11 +65,11 @@ def quantized(monkeypatch):
     """The plans that were quantized."""
     made = []
 
-    def counted(model, plan, calibration):
+    def counted(model, plan, calibration, **options):
         made.append(plan)
-        return quantize_layers(model, plan, calibration)
+        return quantize_model(model, plan, calibration, **options)
 
-    monkeypatch.setattr(recalibration, "quantize_layers", counted)
+    monkeypatch.setattr(recalibration, "quantize_model", counted)
     return made
 
 
@@ -99,16 +105,16 @@ def test_english_only_reads_no_other_text(model, split, study):
         for code, p in split.calibration.by_language.items()
     }
     changed = replace(split, calibration=replace(split.calibration, by_language=other))
-    found = mixture_study(model, changed, OPTIONS, **LEAST)
+    found = studied(model, changed, **LEAST)
     assert found.of("only", 4).loss == study.of("only", 4).loss
     assert found.of("equal", 4).loss != study.of("equal", 4).loss
 
 
 def test_equal_weights_with_all_text_are_the_method_gptq(model, split, study):
     profile = profile_model(model, split.calibration, OPTIONS, outlier_kurtosis=50)
-    options = QuantizeOptions(method="gptq", bits=3, group_size=16, symmetric=False)
+    options = WeightOptions(method="gptq", bits=3, group_size=16, symmetric=False)
     plan, twin = make_plans(model.anatomy, options, profile).first, copy_of(model)
-    simulate(model, twin, quantize_layers(model, plan, Calibration(profile, split.calibration, OPTIONS)))
+    put_layers(model, twin, quantize_layers(model, plan, Calibration(profile, split.calibration, OPTIONS)))
     for code in FEW:
         own = measure(model, twin, split.test[code], OPTIONS)
         expected = (sum(own.quantized_nll) - sum(own.original_nll)) / sum(own.tokens)
@@ -128,7 +134,7 @@ def test_the_worst_two_of_equal_weights_are_left_out(study):
 
 
 def test_a_language_left_out_has_no_weight(model, split, quantized):
-    found = mixture_study(model, split, OPTIONS, **(LEAST | {"leave_out": ("Swahili",)}))
+    found = studied(model, split, **(LEAST | {"leave_out": ("Swahili",)}))
     assert [own.language for own in found.left_out] == ["swa"]
     assert {"eng": 0.5, "hin": 0.5} in [plan.weights for plan in quantized]
 
@@ -139,7 +145,7 @@ def test_a_language_left_out_has_no_weight(model, split, quantized):
 def test_test_text_chooses_nothing(model, split, study):
     """Other test text, in which English comes out otherwise too: nothing that is chosen changes."""
     changed = replace(split, test=shortened(laaciq.read_split().select(FEW).test, 4, begin=20))
-    found = mixture_study(model, changed, OPTIONS, **ASKED)
+    found = studied(model, changed, **ASKED)
     assert found.of("equal", 4).loss != study.of("equal", 4).loss
     assert found.rounds == study.rounds
     assert [own.weights for own in found.settings] == [own.weights for own in study.settings]
@@ -154,12 +160,12 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
     worst = max(heard, key=heard.get)
     bound = (sorted(heard.values())[-1] + sorted(heard.values())[-2]) / 2
     others = [code for code in FEW if code != worst]
-    found = mixture_study(model, split, MeasureOptions(served_bound=bound), only=others[0], **LEAST)
+    found = studied(model, split, MeasureOptions(served_bound=bound), single_language=others[0], **LEAST)
     assert found.not_served == [worst]
     assert found.languages == others
     assert all(set(own.weights) <= set(others) and set(own.loss) == set(others) for own in found.settings)
-    with pytest.raises(BadOption, match=f"{worst} is not served"):
-        mixture_study(model, split, MeasureOptions(served_bound=bound), only=worst, **ASKED)
+    with pytest.raises(BadOption, match=f"does not serve {worst}"):
+        studied(model, split, MeasureOptions(served_bound=bound), single_language=worst, **ASKED)
 
 
 # Keeping
@@ -168,42 +174,40 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
 def test_a_second_run_quantizes_nothing_and_says_the_same(model, split, study, tmp_path, quantized):
     def again(**changes):
         quantized.clear()
-        store = RunFolder(tmp_path / "run", description={})
-        return mixture_study(model, split, OPTIONS, store=store, **(ASKED | changes))
+        return studied(model, split, out=tmp_path / "run", **(ASKED | changes))
 
     first = again()
     plans = [plan.model_dump_json() for plan in quantized]
     assert len(plans) == len(set(plans))
-    assert len(list((tmp_path / "run/quantizations").glob("*.json"))) == len(plans)
+    assert len(list((tmp_path / "run/trials/mixtures").iterdir())) == len(plans)
     assert first == study
-    assert MixtureStudy.model_validate_json((tmp_path / "run/calibration.json").read_text()) == first
     assert again() == first
     assert not quantized
-    again(passages=(3,))
+    again(calibration_passages=(3,))
     assert {plan.passages for plan in quantized} == {3}
-    again(only="swa")
+    again(single_language="swa")
     assert [(plan.weights, plan.passages) for plan in quantized] == [({"swa": 1.0}, n) for n in (2, 4)]
 
 
 def test_a_killed_run_goes_on_where_it_was(model, split, study, tmp_path, monkeypatch, quantized):
-    counted = recalibration.quantize_layers
+    counted = recalibration.quantize_model
 
-    def killed(*arguments):
+    def killed(*arguments, **options):
         if len(quantized) == 3:
             raise KeyboardInterrupt
-        return counted(*arguments)
+        return counted(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(recalibration, "quantize_layers", killed)
-        mixture_study(model, split, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **ASKED)
-    assert mixture_study(model, split, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **ASKED) == study
+        patch.setattr(recalibration, "quantize_model", killed)
+        studied(model, split, out=tmp_path / "run", **ASKED)
+    assert studied(model, split, out=tmp_path / "run", **ASKED) == study
     plans = [plan.model_dump_json() for plan in quantized]
     assert len(plans) == len(set(plans))
 
 
 def test_the_model_stays_what_it_was(model, split):
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    mixture_study(model, split, OPTIONS, **LEAST)
+    studied(model, split, **LEAST)
     assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
 
 
@@ -212,20 +216,18 @@ def test_the_model_stays_what_it_was(model, split):
 
 def test_a_language_without_text_is_refused(model, split):
     with pytest.raises(UnknownLanguage, match="no text in English"):
-        mixture_study(model, split.select(["swa", "hin"]), OPTIONS, **ASKED)
+        studied(model, split.select(["swa", "hin"]), **ASKED)
     with pytest.raises(UnknownLanguage, match="no text in Finnish"):
-        mixture_study(model, split, OPTIONS, leave_out=("fin",), **ASKED)
+        studied(model, split, leave_out=("fin",), **ASKED)
     with pytest.raises(UnknownLanguage, match="unknown language 'qqqq'"):
-        mixture_study(model, split, OPTIONS, only="qqqq", **ASKED)
+        studied(model, split, single_language="qqqq", **ASKED)
 
 
 def test_what_leaves_nothing_to_compare_is_refused(model, split):
-    with pytest.raises(BadOption, match="fewer than two languages"):
-        mixture_study(model, split.select(["eng"]), OPTIONS, **ASKED)
-    with pytest.raises(BadOption, match="0 passages"):
-        mixture_study(model, split, OPTIONS, **(ASKED | {"passages": (0, 5)}))
+    with pytest.raises(BadOption, match="serves fewer than two languages"):
+        studied(model, split.select(["eng"]), **ASKED)
     with pytest.raises(BrokenTexts, match="fewer than two documents"):
-        mixture_study(model, replace(split, test=split.test.at([0])), OPTIONS, **ASKED)
+        studied(model, replace(split, test=split.test.at([0])), **ASKED)
 
 
 # The recommendation, from losses that are known
@@ -234,24 +236,22 @@ def test_what_leaves_nothing_to_compare_is_refused(model, split):
 def known_losses(by_code, *, noise=0.0, documents=40):
     """Losses a token about the given means, the same noise for whatever has the same means' order."""
     shift = noise * np.random.default_rng(0).normal(size=documents)
-    passages = {
-        code: Passages(language(code), ("text",) * documents, tuple(map(str, range(documents)))) for code in by_code
-    }
     loss = {code: mean + shift - shift.mean() for code, mean in by_code.items()}
-    return losses_of(Texts("known", passages, True), loss, {code: [1] * documents for code in by_code}, seed=0)
+    tokens, names = ({code: value for code in by_code} for value in ([1] * documents, list(map(str, range(documents)))))
+    return Losses.of(loss, tokens, names, parallel=True, seed=0)
 
 
 def test_the_worst_language_and_differences_are_what_was_put_in():
     left, right = known_losses({"eng": 0.1, "swa": 0.3}, noise=0.1), known_losses({"eng": 0.2, "swa": 0.05}, noise=0.1)
-    code, worst = worst_loss(left)
+    code, worst = left.worst()
     assert code == "swa"
     assert worst.value == pytest.approx(0.3)
     assert worst.low < 0.3 < worst.high
     # The noise is the same passage by passage: paired, nothing of it is left.
-    assert (found := worst_difference(left, right)).value == pytest.approx(0.1)
+    assert (found := left.worst_difference(right)).value == pytest.approx(0.1)
     assert found.high - found.low < 1e-9
-    assert difference(left, right, "swa").value == pytest.approx(0.25)
-    assert by_language(right)["eng"].value == pytest.approx(0.2)
+    assert left.difference(right, "swa").value == pytest.approx(0.25)
+    assert right.by_language()["eng"].value == pytest.approx(0.2)
 
 
 def test_the_simplest_of_equally_good_mixes_and_the_fewest_passages_are_chosen():

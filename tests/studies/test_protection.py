@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -5,11 +6,13 @@ import pytest
 
 import laaciq
 from laaciq.models import find_model, load
-from laaciq.options import QuantizeOptions
+from laaciq.options import GridOptions, WeightOptions
 from laaciq.planning.rules import make_plans
+from laaciq.scoring.likelihood import nll_by_passage
 from laaciq.scoring.sequences import prepare_all
-from laaciq.studies import nll_by_passage, quantized_parts
 from laaciq.studies.protection import ProtectableBlocks, nll_by_set, prefix_count, prefixes_suffice
+from laaciq.trials.candidate import RoundedMatrices
+from laaciq.trials.quantized_copy import QuantizedCopy
 from tests.tiny import ARCHITECTURES, KIND, save_tiny
 
 GRID = {"bits": 3, "group_size": 16, "symmetric": True}
@@ -21,14 +24,14 @@ def opened(architecture, folder, blocks=4):
     own = blocks // 2 if architecture == "mt5" else blocks
     saved = save_tiny(architecture, folder, **{DEPTH.get(architecture, "num_hidden_layers"): own})
     model = load(find_model(saved), device="cpu")
-    return ProtectableBlocks(model, make_plans(model.anatomy, QuantizeOptions(**GRID)).first)
+    return ProtectableBlocks(model, make_plans(model.anatomy, WeightOptions(**GRID)).first)
 
 
 def passages(model, count=3):
     own = laaciq.read_split().validation["swa"]
     # Of different lengths, so that batches are padded.
     texts = tuple(text[: 30 + 10 * k] for k, text in enumerate(own.texts[:count]))
-    return prepare_all(model, texts, own.language)
+    return prepare_all(model, replace(own.at(range(count)), texts=texts))
 
 
 def weights(model):
@@ -39,15 +42,15 @@ def weights(model):
 def test_every_set_of_every_architecture_costs_what_a_whole_pass_says(architecture, tmp_path):
     blocks = opened(architecture, tmp_path / "model")
     model, prepared = blocks.model, passages(blocks.model)
-    before = weights(model)
+    before, copy = weights(model), QuantizedCopy(model)
     sets = [own for size in range(5) for own in combinations(range(4), size)]
     shared = prefixes_suffice(blocks, prepared[0].sequences[:2])
     assert shared == (KIND[architecture] != "encoder-decoder")
     found = nll_by_set(blocks, prepared, sets, by_prefix=shared)
     for own, nll in zip(sets, found, strict=True):
-        names = {linear.name for linear in model.anatomy.linears if linear.block not in own}
-        with quantized_parts(model, names, **GRID):
-            expected = nll_by_passage(model, prepared)
+        names = frozenset(linear.name for linear in model.anatomy.linears if linear.block not in own)
+        with RoundedMatrices("others", names, GridOptions(**GRID)).applied(copy, "eng") as quantized:
+            expected = nll_by_passage(quantized, prepared)
         # The head may be run on other batches, in float32.
         assert nll == pytest.approx(expected, rel=1e-5)
     assert np.ptp(found.sum(1)) > 0.1

@@ -1,6 +1,5 @@
 import copy
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,22 +9,25 @@ from hypothesis import strategies as st
 from scipy.stats import kurtosis
 
 import laaciq
-from laaciq.engine.store import RunFolder
+from laaciq.corpus import Split
 from laaciq.errors import BadOption, BrokenTexts
-from laaciq.evaluation import measure
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions
-from laaciq.quantization import quantize_matrix
+from laaciq.options import GridOptions, MeasureOptions
+from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import TensorPlan
-from laaciq.scoring.likelihood import score
+from laaciq.scoring.likelihood import nll_by_passage, score
 from laaciq.scoring.sequences import prepare_all
-from laaciq.studies import losses, nll_by_passage, parts_of, quantized_parts, sensitivity
-from laaciq.studies.sensitivity import Sensitivity, critical_blocks, pooled_kurtosis
+from laaciq.studies.sensitivity import critical_blocks, parts_of, pooled_kurtosis, sensitivity
+from laaciq.trials import candidate, measurement
+from laaciq.trials.candidate import RoundedMatrices
+from laaciq.trials.measurement import measure
+from laaciq.trials.quantized_copy import QuantizedCopy
+from laaciq.trials.session import Session
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
 OPTIONS = MeasureOptions(served_bound=100)
-GRID = {"bits": 3, "group_size": 16, "symmetric": True}
+GRID = GridOptions(bits=3, group_size=16)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,10 @@ def models(tmp_path_factory):
     """gpt2 has transposed weights and a tied head, llama a head of its own."""
     folder = tmp_path_factory.mktemp("models")
     return {name: load(find_model(save_tiny(name, folder / name)), device="cpu") for name in ("gpt2", "llama")}
+
+
+def session_of(model, texts, options=OPTIONS, out=None):
+    return Session.of(model, Split(texts, texts, texts), options, out=out)
 
 
 def copied(model):
@@ -91,28 +97,22 @@ def test_a_tied_head_is_part_of_the_embeddings_and_positions_are_not(models):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_named_parts_and_no_others_are_quantized_and_come_back_bit_for_bit(models, name, symmetric):
+def test_named_parts_of_the_copy_and_no_others_are_quantized(models, name, symmetric):
     model = models[name]
-    before = weights(model)
-    for names in parts_of(model).values():
-        with quantized_parts(model, names, bits=2, group_size=16, symmetric=symmetric):
-            during = weights(model)
-        aliases = {"lm_head.weight"} if names == {"transformer.wte.weight"} else set()
-        assert changed(before, during) == names | aliases
-        assert not changed(before, weights(model))
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_an_exception_leaves_the_weights_as_they_were(models, name):
-    model = models[name]
-    before = weights(model)
-    with pytest.raises(RuntimeError), quantized_parts(model, set().union(*parts_of(model).values()), **GRID):
-        raise RuntimeError
+    before, copy = weights(model), QuantizedCopy(model)
+    # One after the other on the same copy: nothing of the part before is left.
+    for part, names in parts_of(model).items():
+        candidate = RoundedMatrices(part, frozenset(names), GridOptions(bits=2, group_size=16, symmetric=symmetric))
+        with candidate.applied(copy, "eng") as quantized:
+            aliases = {"lm_head.weight"} if names == {"transformer.wte.weight"} else set()
+            assert changed(before, weights(quantized)) == names | aliases
     assert not changed(before, weights(model))
 
 
-def test_failing_half_way_leaves_the_weights_as_they_were(models, monkeypatch):
+def test_failing_half_way_leaves_the_copy_to_be_written_again(models, monkeypatch):
     model, calls = models["llama"], []
+    copy = QuantizedCopy(model)
+    part = RoundedMatrices("block 0", frozenset(parts_of(model)["block 0"]), GRID)
 
     def failing(matrix, plan):
         if calls:
@@ -120,28 +120,31 @@ def test_failing_half_way_leaves_the_weights_as_they_were(models, monkeypatch):
         calls.append(plan)
         return quantize_matrix(matrix, plan)
 
-    monkeypatch.setattr(losses, "quantize_matrix", failing)
-    before = weights(model)
-    with pytest.raises(MemoryError), quantized_parts(model, parts_of(model)["block 0"], **GRID):
-        pass
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(candidate, "quantize_matrix", failing)
+        with part.applied(copy, "eng"):
+            pass
     assert calls
-    assert not changed(before, weights(model))
+    with part.applied(copy, "eng") as quantized:
+        assert changed(weights(model), weights(quantized)) == parts_of(model)["block 0"]
 
 
 def test_tied_matrices_are_quantized_once(models, monkeypatch):
     model, seen = models["gpt2"], []
     monkeypatch.setattr(
-        losses, "quantize_matrix", lambda matrix, plan: seen.append(plan.name) or quantize_matrix(matrix, plan)
+        candidate, "quantize_matrix", lambda matrix, plan: seen.append(plan.name) or quantize_matrix(matrix, plan)
     )
-    with quantized_parts(model, {"transformer.wte.weight", "lm_head.weight"}, **GRID):
-        head, embeddings = model.module.lm_head.weight, model.module.transformer.wte.weight
+    tied = RoundedMatrices("tied", frozenset({"transformer.wte.weight", "lm_head.weight"}), GRID)
+    with tied.applied(QuantizedCopy(model), "eng") as quantized:
+        head, embeddings = quantized.module.lm_head.weight, quantized.module.transformer.wte.weight
         assert head.data_ptr() == embeddings.data_ptr()
     assert len(seen) == 1
 
 
 @pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.9.mlp.up_proj.weight"])
 def test_what_is_no_matrix_of_the_model_is_refused(models, name):
-    with pytest.raises(BadOption, match="has no matrix"), quantized_parts(models["llama"], {name}, **GRID):
+    wrong = RoundedMatrices("wrong", frozenset({name}), GRID)
+    with pytest.raises(BadOption, match="has no matrix"), wrong.applied(QuantizedCopy(models["llama"]), "eng"):
         pass
 
 
@@ -151,7 +154,7 @@ def test_what_is_no_matrix_of_the_model_is_refused(models, name):
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_one_model_alone_gives_the_losses_that_two_side_by_side_give(models, texts, name):
     model, told = models[name], []
-    prepared = prepare_all(model, texts["swa"].texts, texts["swa"].language)
+    prepared = prepare_all(model, texts["swa"])
     expected = score(model, model, prepared)
     found = nll_by_passage(model, prepared, advance=told.append)
     assert found == pytest.approx(expected.original_nll, rel=1e-12)
@@ -162,12 +165,12 @@ def test_one_model_alone_gives_the_losses_that_two_side_by_side_give(models, tex
 def test_single_losses_are_those_of_a_model_quantized_by_hand(models, texts, name):
     model = models[name]
     before = weights(model)
-    found = sensitivity(model, texts, OPTIONS, **GRID)
+    found = sensitivity(session_of(model, texts), texts, GRID)
     assert not changed(before, weights(model))
     assert found.parts == list(parts_of(model))
     assert found.languages == FEW
     for index, names in enumerate(parts_of(model).values()):
-        twin = quantize_by_hand(model, names, **GRID)
+        twin = quantize_by_hand(model, names, **GRID.model_dump())
         for code in FEW:
             measured = measure(model, twin, texts[code], OPTIONS)
             expected = (sum(measured.quantized_nll) - sum(measured.original_nll)) / sum(measured.tokens)
@@ -192,7 +195,7 @@ def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
             norm.weight[0] /= 200
             for linear in linears:
                 linear.weight[:, 0] *= 200
-    found = sensitivity(model, texts, OPTIONS, bits=6, group_size="channel")
+    found = sensitivity(session_of(model, texts), texts, GridOptions(bits=6, group_size="channel"))
     assert np.argmax(found.kurtosis) == planted
     assert found.kurtosis_correlation.n == 12
     assert found.kurtosis_correlation.r > 0.9
@@ -201,14 +204,16 @@ def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
 
 
 def test_without_blocks_enough_there_is_no_correlation(models, texts):
-    assert sensitivity(models["llama"], texts, OPTIONS, **GRID).kurtosis_correlation is None
+    found = sensitivity(session_of(models["llama"], texts), texts, GRID)
+    assert found.kurtosis_correlation is None
 
 
 def test_a_language_that_is_not_served_is_named_and_not_measured(models, texts):
     original = {code: measure(models["llama"], models["llama"], texts[code], OPTIONS) for code in FEW}
     bits = {code: own.original_bits_per_byte for code, own in original.items()}
     bound = sorted(bits.values())[1]
-    found = sensitivity(models["llama"], texts, MeasureOptions(served_bound=bound * 1.0001), **GRID)
+    options = MeasureOptions(served_bound=bound * 1.0001)
+    found = sensitivity(session_of(models["llama"], texts, options), texts, GRID)
     assert found.not_served == [max(bits, key=bits.get)]
     assert set(found.loss) == set(FEW) - set(found.not_served)
 
@@ -238,21 +243,18 @@ def test_pooled_kurtosis_is_that_of_all_weights_in_one(seed, shift):
 
 def test_losses_that_add_have_an_additive_share_of_one(models, texts, monkeypatch):
     """Ten nats a passage for every quantized matrix, so that parts add up exactly."""
-    model, active = models["llama"], SimpleNamespace(count=0)
-    quantize = quantized_parts
+    model = models["llama"]
+    original = {name: p.clone() for name, p in model.module.named_parameters()}
 
-    def counting(model, names, **grid):
-        active.count = len(names)
-        return quantize(model, names, **grid)
+    def counting(module, prepared, advance):
+        matrices = sum(not torch.equal(p, original[name]) for name, p in module.module.named_parameters())
+        return np.full(len(prepared), 100.0 + 10 * matrices)
 
-    monkeypatch.setattr(losses, "quantized_parts", counting)
-    monkeypatch.setattr(
-        losses, "nll_by_passage", lambda model, prepared, advance: np.full(len(prepared), 100.0 + 10 * active.count)
-    )
-    found = sensitivity(model, texts, OPTIONS, **GRID)
+    monkeypatch.setattr(measurement, "nll_by_passage", counting)
+    found = sensitivity(session_of(model, texts), texts, GRID)
     for code in FEW:
         assert found.additive_share[code].value == pytest.approx(1)
-        assert found.together[code].value == pytest.approx(sum(own.value for own in found.loss[code]))
+        assert found.together[code].value == pytest.approx(sum(part.value for part in found.loss[code]))
 
 
 # Resuming
@@ -266,28 +268,28 @@ def calls(monkeypatch):
         made.append(len(prepared))
         return nll_by_passage(model, prepared, **options)
 
-    monkeypatch.setattr(losses, "nll_by_passage", counted)
+    monkeypatch.setattr(measurement, "nll_by_passage", counted)
     return made
 
 
 def test_a_second_run_computes_nothing_and_says_the_same(models, texts, tmp_path, calls):
-    def again(**changes):
+    def again(grid=GRID):
         calls.clear()
-        return sensitivity(
-            models["llama"], texts, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **(GRID | changes)
-        )
+        return sensitivity(session_of(models["llama"], texts, out=tmp_path / "run"), texts, grid)
 
     first = again()
     assert len(calls) == 6 * len(FEW)
-    assert Sensitivity.model_validate_json((tmp_path / "run/sensitivity.json").read_text()) == first
     assert again() == first
     assert not calls
-    again(bits=2)
+    again(GridOptions(bits=2, group_size=16))
     assert len(calls) == 5 * len(FEW)
 
 
 def test_a_killed_run_goes_on_where_it_was(models, texts, tmp_path, calls, monkeypatch):
-    expected = sensitivity(models["gpt2"], texts, OPTIONS, **GRID)
+    def run(out=None):
+        return sensitivity(session_of(models["gpt2"], texts, out=out), texts, GRID)
+
+    expected = run()
     calls.clear()
 
     def killed(model, prepared, **options):
@@ -295,23 +297,19 @@ def test_a_killed_run_goes_on_where_it_was(models, texts, tmp_path, calls, monke
             raise KeyboardInterrupt
         return counted(model, prepared, **options)
 
-    counted = losses.nll_by_passage
+    counted = measurement.nll_by_passage
     before = weights(models["gpt2"])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(losses, "nll_by_passage", killed)
-        sensitivity(models["gpt2"], texts, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **GRID)
+        patch.setattr(measurement, "nll_by_passage", killed)
+        run(tmp_path / "run")
     assert not changed(before, weights(models["gpt2"]))
-    found = sensitivity(models["gpt2"], texts, OPTIONS, store=RunFolder(tmp_path / "run", description={}), **GRID)
+    found = run(tmp_path / "run")
     assert len(calls) == 5 * len(FEW)
     assert found == expected
 
 
-def test_bad_options_are_refused_before_anything_is_measured(models, texts, calls):
-    with pytest.raises(BadOption, match="5 bits are not offered"):
-        sensitivity(models["llama"], texts, OPTIONS, bits=5)
-    with pytest.raises(BadOption, match="group size 0"):
-        sensitivity(models["llama"], texts, OPTIONS, group_size=0)
+def test_texts_without_an_interval_are_refused_before_anything_is_measured(models, texts, calls):
     alone = replace(texts, by_language={"eng": texts["eng"].at([0])})
     with pytest.raises(BrokenTexts, match="one document only"):
-        sensitivity(models["llama"], alone, OPTIONS)
+        sensitivity(session_of(models["llama"], alone), alone, GRID)
     assert not calls

@@ -1,0 +1,117 @@
+"""Options with their defaults and their help, in one place for Python and the command line.
+
+Imports neither torch nor transformers, and nothing else of laaciq but its errors: help and completion on TAB must answer at once.
+"""
+
+from laaciq.options.base import Options, is_repeated
+from laaciq.options.groups import (
+    GridOptions,
+    MeasureOptions,
+    WeightOptions,
+    reads_text,
+)
+from laaciq.options.inspection import ProfileOptions, ScreenOptions, SurveyOptions, is_profile
+from laaciq.options.interoperation import BenchOptions, ExportOptions, ImatrixOptions, SpeedOptions, TasksOptions
+from laaciq.options.main import (
+    CardOptions,
+    CheckOptions,
+    CompareOptions,
+    EvaluateOptions,
+    PlanOptions,
+    QuantizeOptions,
+    RunOptions,
+)
+from laaciq.options.methods import METHODS, Method, find_method
+from laaciq.options.studies import GatewayOptions, MixtureOptions, SensitivityOptions, SweepOptions
+from laaciq.options.values import (
+    BITS,
+    BUILTIN,
+    CHECKPOINT_METHOD,
+    FULL_BITS,
+    MOST_KEPT,
+    OUTLIER_KURTOSIS,
+    REFERENCE,
+    Bits,
+    Clip,
+    Effort,
+    GroupSize,
+    KeptPercent,
+    Objective,
+    Rounding,
+    Runtime,
+    flag,
+)
+
+__all__ = [
+    "BITS",
+    "BUILTIN",
+    "CHECKPOINT_METHOD",
+    "FULL_BITS",
+    "METHODS",
+    "MOST_KEPT",
+    "OUTLIER_KURTOSIS",
+    "REFERENCE",
+    "VERBS",
+    "BenchOptions",
+    "Bits",
+    "CardOptions",
+    "CheckOptions",
+    "Clip",
+    "CompareOptions",
+    "Effort",
+    "EvaluateOptions",
+    "ExportOptions",
+    "GatewayOptions",
+    "GridOptions",
+    "GroupSize",
+    "ImatrixOptions",
+    "KeptPercent",
+    "MeasureOptions",
+    "Method",
+    "MixtureOptions",
+    "Objective",
+    "Options",
+    "PlanOptions",
+    "ProfileOptions",
+    "QuantizeOptions",
+    "Rounding",
+    "RunOptions",
+    "Runtime",
+    "ScreenOptions",
+    "SensitivityOptions",
+    "SpeedOptions",
+    "SurveyOptions",
+    "SweepOptions",
+    "TasksOptions",
+    "WeightOptions",
+    "find_method",
+    "flag",
+    "is_profile",
+    "is_repeated",
+    "reads_text",
+]
+
+# By command.
+VERBS: dict[str, type[Options]] = {
+    kind.verb: kind
+    for kind in (
+        RunOptions,
+        PlanOptions,
+        QuantizeOptions,
+        EvaluateOptions,
+        CompareOptions,
+        CheckOptions,
+        CardOptions,
+        ExportOptions,
+        ImatrixOptions,
+        BenchOptions,
+        ProfileOptions,
+        ScreenOptions,
+        SurveyOptions,
+        SensitivityOptions,
+        SweepOptions,
+        GatewayOptions,
+        MixtureOptions,
+        TasksOptions,
+    )
+}

@@ -1,0 +1,85 @@
+"""Options of what works with other libraries: export, imatrix, bench, tasks."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from laaciq.options.base import Condition, Only, Options
+from laaciq.options.groups import MeasuredModelOptions, MeasureOptions, PassageOptions, TextOptions
+from laaciq.options.values import ExportFormat, Source
+
+_MEASURED = frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields, *PassageOptions.model_fields})
+
+
+class ExportOptions(PassageOptions, MeasureOptions, TextOptions):
+    """Options of `laaciq export`. Only folding changes what a model computes, and is measured."""
+
+    verb: ClassVar[str] = "export"
+    positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
+    conditions: ClassVar[tuple[Condition, ...]] = (
+        Only(
+            _MEASURED | {"against"},
+            lambda options: options.fold,
+            "has no effect without --fold: an export that changes nothing is not measured",
+        ),
+    )
+
+    checkpoint: Source = Field(description="Checkpoint: a folder that 'laaciq quantize' or 'laaciq run' wrote.")
+    format: ExportFormat = Field(description="Format to write: compressed-tensors, gptq or gguf.")
+    against: Source | None = Field(
+        default=None, description="Original model; needed if --fold changes what the model computes."
+    )
+    fold: bool = Field(
+        default=False,
+        description="Store what the format cannot hold in 16 bits, or with the scales that all languages share.",
+    )
+    passages: int = Field(default=12, ge=1, description="Passages per language that folding is measured on.")
+
+    def measuring(self) -> MeasureOptions:
+        """The part of the options that decides a measurement."""
+        return self.group(MeasureOptions)
+
+
+class SpeedOptions(Options):
+    """What both models are given to compute."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="Data type of both models; auto is float32 on a CPU and bfloat16 on CUDA."
+    )
+    prompt_tokens: int = Field(default=128, ge=1, description="Tokens per prompt.")
+    new_tokens: int = Field(default=64, ge=2, description="Tokens that are generated per prompt.")
+    batch: int = Field(default=1, ge=1, description="Prompts per batch.")
+
+
+class BenchOptions(SpeedOptions):
+    """Options of `laaciq bench`."""
+
+    verb: ClassVar[str] = "bench"
+    positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
+
+    checkpoint: Source = Field(description="Quantized model.")
+    against: Source | None = Field(
+        default=None,
+        description="Original model; by default the one that the run which wrote the checkpoint started from.",
+    )
+
+
+class ImatrixOptions(MeasuredModelOptions):
+    """Options of `laaciq imatrix`."""
+
+    verb: ClassVar[str] = "imatrix"
+
+    plan: Source | None = Field(
+        default=None,
+        description="A file written by 'laaciq plan': it weights languages and gives every tensor a type. By default languages count equally.",
+    )
+
+
+class TasksOptions(TextOptions):
+    """Options of `laaciq tasks`."""
+
+    verb: ClassVar[str] = "tasks"
+
+    seed: int = Field(default=0, ge=0, description="Random seed of the split, as in 'laaciq run'.")

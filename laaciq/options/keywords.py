@@ -1,0 +1,172 @@
+"""The options of every verb as types of keyword arguments, so that editors complete and check `laaciq.run(bits=3, …)`.
+
+Each follows the class of options of the same name, less the arguments that the verb spells out itself. A test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from laaciq.options.values import Effort, Objective, Part, Runtime
+
+_GroupSize = int | Literal["channel", "tensor"]
+
+
+class _Texts(TypedDict, total=False):
+    texts: str | Path
+    languages: Sequence[str] | None
+
+
+class _Read(_Texts, total=False):
+    window: int | None
+    chat: bool
+    seed: int
+
+
+class _Measure(_Read, total=False):
+    served_bound: float
+
+
+class _Grid(TypedDict, total=False):
+    bits: int
+    group_size: _GroupSize
+    symmetric: bool
+
+
+class _Calibration(TypedDict, total=False):
+    calibration_languages: Sequence[str] | None
+    hold_out: Sequence[str] | None
+    tune: int | None
+
+
+class _Planning(TypedDict, total=False):
+    budget: float | None
+    budget_for: Literal["blocks", "model"]
+    objective: Objective
+    language_weight: Sequence[str]
+    effort: Effort
+    runtime: Runtime
+
+
+class PlanKeywords(_Measure, _Calibration, _Planning, total=False):
+    bits: int
+    group_size: _GroupSize
+
+
+class QuantizeKeywords(_Measure, _Calibration, _Planning, _Grid, total=False):
+    method: str
+    plan: str | Path | None
+    keep: float
+    keep_by: Literal["magnitude", "saliency"]
+    protect: Sequence[str]
+    protect_bits: Literal[8, 16]
+    outlier_bits: int | None
+    outlier_kurtosis: float
+    outlier_by: Literal["block", "component"]
+    attention_bits: int | None
+    embedding_bits: int | None
+    rank: int
+    table_overhead: float
+    separate: bool
+
+
+class RunKeywords(QuantizeKeywords, total=False):
+    passages: int | None
+    baseline: bool
+    draws: int
+    generate: bool
+    numeric_check: bool
+
+
+class EvaluateKeywords(_Measure, total=False):
+    passages: int | None
+
+
+class CompareKeywords(_Measure, total=False):
+    passages: int | None
+    methods: Sequence[str] | None
+    bits: int
+    calibration: str
+    calibration_passages: int | None
+
+
+class SensitivityKeywords(_Measure, _Grid, total=False):
+    passages: int | None
+    part: Part
+
+
+class SweepKeywords(_Measure, total=False):
+    passages: int | None
+    bits: Sequence[int]
+    group_size: _GroupSize
+    symmetric: bool
+    method: str
+    tolerance: float
+
+
+class GatewayKeywords(_Measure, _Grid, total=False):
+    passages: int | None
+    method: str
+    protect: int
+
+
+class MixtureKeywords(_Measure, _Grid, total=False):
+    passages: int | None
+    single_language: str
+    rounds: int
+    calibration_passages: Sequence[int]
+    leave_out: Sequence[str] | None
+
+
+class ProfileKeywords(_Read, total=False):
+    passages: int | None
+    predictive: bool
+    outlier_kurtosis: float
+
+
+class ScreenKeywords(_Read, total=False):
+    passages: int | None
+    bits: int
+    outlier_kurtosis: float
+
+
+class SurveyKeywords(_Read, total=False):
+    passages: int | None
+    bits: int
+
+
+class ExportKeywords(_Measure, total=False):
+    passages: int
+    against: str | Path | None
+    fold: bool
+
+
+class ImatrixKeywords(_Measure, total=False):
+    plan: str | Path | None
+
+
+class BenchKeywords(TypedDict, total=False):
+    against: str | Path | None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"]
+    prompt_tokens: int
+    new_tokens: int
+    batch: int
+
+
+class CheckKeywords(TypedDict, total=False):
+    max_degradation: float | None
+    max_disparity: float | None
+    strict: bool
+    lenient: bool
+
+
+class CardKeywords(TypedDict, total=False):
+    base_model: str | None
+    name: str | None
+    license: str | None
+
+
+class TasksKeywords(_Texts, total=False):
+    seed: int

@@ -1,0 +1,199 @@
+"""Options of the main commands: run, plan, quantize, evaluate, compare, check, card."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from laaciq.errors import BadOption
+from laaciq.options.base import Condition, Only, Options
+from laaciq.options.groups import (
+    READS_NO_TEXT,
+    CalibrationOptions,
+    GridOptions,
+    MeasuredModelOptions,
+    MeasureOptions,
+    PassageOptions,
+    PlanningOptions,
+    SizeOptions,
+    TextOptions,
+    WeightOptions,
+    reads_text,
+)
+from laaciq.options.methods import find_method
+from laaciq.options.values import Source
+
+_METHOD = "How weights become codes; 'laaciq methods' lists the methods."
+
+
+class QuantizeOptions(WeightOptions, MeasuredModelOptions):
+    """Options of `laaciq quantize`."""
+
+    verb: ClassVar[str] = "quantize"
+    conditions: ClassVar[tuple[Condition, ...]] = (
+        Only(frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields}), reads_text, READS_NO_TEXT),
+        Only(
+            frozenset({"served_bound"}),
+            lambda options: options.plan is None,
+            "has no effect beside --plan, whose file names the languages that decide",
+        ),
+    )
+
+    method: str = Field(default="planned", description=_METHOD)
+
+    def quantizing(self) -> WeightOptions:
+        """The part of the options that decides the weights."""
+        return self.group(WeightOptions)
+
+
+class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
+    """Options of `laaciq run`."""
+
+    verb: ClassVar[str] = "run"
+    conditions: ClassVar[tuple[Condition, ...]] = (
+        Only(
+            frozenset({"baseline"}),
+            lambda options: options.plan is None and find_method(options.method).planned,
+            "has no effect here: the baseline is measured beside method 'planned' only, and not beside --plan",
+        ),
+        Only(frozenset({"draws"}), reads_text, READS_NO_TEXT),
+    )
+
+    method: str = Field(default="planned", description=_METHOD)
+    baseline: bool = Field(
+        default=True,
+        description="Beside a plan, also measure the baseline of its size: GPTQ, calibrated on English.",
+    )
+    draws: int = Field(
+        default=1,
+        ge=1,
+        description="Plans and checkpoints to make, each from another division of calibration and validation text; "
+        "beyond 1, the spread of their losses is reported.",
+    )
+    generate: bool = Field(default=False, description="Also compare greedy continuations of the test passages.")
+    numeric_check: bool = Field(
+        default=False, description="Also measure the original against itself in another precision."
+    )
+
+    def quantizing(self) -> WeightOptions:
+        """The part of the options that decides the weights."""
+        return self.group(WeightOptions)
+
+    def folder_words(self) -> tuple[list[str], frozenset[str]]:
+        if self.plan is not None:
+            return [self.verb], frozenset()
+        if self.budget is not None:
+            return [self.method, f"{self.budget:g}bit"], frozenset({"method", "budget"})
+        grid = f"g{self.group_size}" if isinstance(self.group_size, int) else self.group_size
+        words = [self.method, f"{self.bits}bit", grid, *([] if self.symmetric else ["affine"])]
+        return words, frozenset(GridOptions.model_fields) | {"method"}
+
+
+class PlanOptions(PlanningOptions, CalibrationOptions, SizeOptions, MeasuredModelOptions):
+    """Options of `laaciq plan`: those that method 'planned' reads."""
+
+    verb: ClassVar[str] = "plan"
+
+    def quantizing(self) -> WeightOptions:
+        """The part of the options that decides the weights."""
+        return WeightOptions(method="planned", **self.model_dump(include=set(WeightOptions.model_fields)))
+
+
+class EvaluateOptions(PassageOptions, MeasureOptions, TextOptions):
+    """Options of `laaciq evaluate`."""
+
+    verb: ClassVar[str] = "evaluate"
+    positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
+
+    checkpoint: Source = Field(
+        description="Quantized model: made by laaciq, GPTQ, AWQ, bitsandbytes, compressed-tensors, or a GGUF file."
+    )
+    against: Source = Field(description="Original model that it was made from.")
+
+    def measuring(self) -> MeasureOptions:
+        """The part of the options that decides a measurement."""
+        return self.group(MeasureOptions)
+
+
+class CompareOptions(PassageOptions, MeasuredModelOptions):
+    """Options of `laaciq compare`. Methods add rows to one folder, so they do not decide which."""
+
+    verb: ClassVar[str] = "compare"
+    undecisive: ClassVar[frozenset[str]] = frozenset({"methods"})
+
+    methods: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Methods to compare, ours ('laaciq methods') and libraries' ('laaciq backends'), for example 'gptq,nf4,planned@4.125', "
+        "where a number is bits per weight; all libraries', planned and gptq by default.",
+    )
+    bits: int = Field(
+        default=4,
+        ge=1,
+        le=8,
+        description="Bits per code for every method; a method that does not offer them gets a row with the reason.",
+    )
+    calibration: str = Field(
+        default="all",
+        min_length=1,
+        description="Text that methods calibrate on: a language such as 'eng', 'all' languages, or a folder or file of texts.",
+    )
+    calibration_passages: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most calibration passages per language, and as many for validation; all by default.",
+    )
+    passages: int | None = Field(
+        default=None, ge=2, description="Most passages per language that are measured; all of the test text by default."
+    )
+
+
+class CheckOptions(Options):
+    """Options of `laaciq check`."""
+
+    verb: ClassVar[str] = "check"
+    positional: ClassVar[tuple[str, ...]] = ("run",)
+
+    run: Source = Field(description="Folder of a finished 'laaciq run', or an evaluation.json.")
+    max_degradation: float | None = Field(
+        default=None, ge=0, description="Largest D that a language may have, as a fraction: 0.05 is 5 %."
+    )
+    max_disparity: float | None = Field(
+        default=None, ge=0, description="Largest disparity, max D − min D, as a fraction: 0.03 is 3 percentage points."
+    )
+    strict: bool = Field(
+        default=False,
+        description="Judge by the upper end of the 95 % interval: pass only what is shown to hold. The estimate judges by default.",
+    )
+    lenient: bool = Field(
+        default=False, description="Judge by the lower end of the 95 % interval: fail only what is shown to fail."
+    )
+
+    @model_validator(mode="after")
+    def _judgeable(self) -> Self:
+        if self.max_degradation is None and self.max_disparity is None:
+            raise BadOption("nothing to check: give --max-D, --max-disparity or both")
+        if self.strict and self.lenient:
+            raise BadOption(
+                "--strict judges by the upper end of the interval and --lenient by the lower end: give one of them"
+            )
+        return self
+
+
+class CardOptions(Options):
+    """Options of `laaciq card`."""
+
+    verb: ClassVar[str] = "card"
+    positional: ClassVar[tuple[str, ...]] = ("run",)
+
+    run: Source = Field(description="Folder of a finished 'laaciq run'.")
+    base_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Name of the original on the hub; known if the run loaded it from there.",
+    )
+    name: str | None = Field(default=None, min_length=1, description="Name of the quantized model, such as org/name.")
+    license: str | None = Field(
+        default=None, min_length=1, description="License, such as apache-2.0; by default what the original's card says."
+    )

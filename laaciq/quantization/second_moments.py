@@ -1,0 +1,131 @@
+"""Second moments E[xxᵀ] of the inputs of linear layers, summed in one place: for rounding, for scales, for predictions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from laaciq.models import LanguageModel, LinearLayer
+from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks
+from laaciq.scoring.likelihood import batch_tokens, batches, read_through
+from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
+
+# Weight of every token of a batch, (rows, positions), zero on padding: under True for an encoder, under False for all else.
+TokenWeights = dict[bool, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class SecondMoments:
+    """Of a layer's inputs: `moments` is E[x̂x̂ᵀ] of what reaches the layer, `cross` is E[xx̂ᵀ] with x what reached it in the original; None
+    where both are the same, or where the original is not run beside."""
+
+    moments: torch.Tensor
+    cross: torch.Tensor | None = None
+
+    def __add__(self, other: SecondMoments) -> SecondMoments:
+        both = None if self.cross is None or other.cross is None else self.cross + other.cross
+        return SecondMoments(self.moments + other.moments, both)
+
+
+class MomentSums:
+    """Adds up second moments, layer by layer and batch by batch."""
+
+    def __init__(self) -> None:
+        self.by_layer: dict[str, SecondMoments] = {}
+        self._last_input: torch.Tensor | None = None
+        self._last: SecondMoments | None = None
+
+    def add(
+        self, layer: LinearLayer, inputs: torch.Tensor, weights: torch.Tensor, original: torch.Tensor | None = None
+    ) -> None:
+        """`weights` are by token, flat; `original` holds the inputs of the same tokens in the original model."""
+        # Query, key and value, or gate and up, read the same tensor: its moments are computed once.
+        if self._last is None or self._last_input is not inputs:
+            rows = _weighted(inputs, weights)
+            cross = None if original is None else _weighted(original, weights).T @ rows
+            self._last_input, self._last = inputs, SecondMoments(rows.T @ rows, cross)
+        known = self.by_layer.get(layer.name)
+        self.by_layer[layer.name] = self._last if known is None else known + self._last
+
+
+def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Rows √w·x of the tokens that count."""
+    chosen = inputs.reshape(len(weights), -1)[weights > 0].float()
+    return chosen * weights[weights > 0].sqrt()[:, None]
+
+
+def token_weights(
+    model: LanguageModel, batched: Sequence[tuple[list[str], list[ScoredSequence]]], weights: Mapping[str, float]
+) -> list[TokenWeights]:
+    """For every batch of (language of each row, sequences): each language counts by its weight, however long its text is."""
+    masks = [read_masks(model, sequences) for _, sequences in batched]
+    # An encoder reads other tokens than its decoder: each side is counted by itself.
+    tokens: Counter[tuple[str, bool]] = Counter()
+    for (codes, _), sides in zip(batched, masks, strict=True):
+        for side, mask in sides.items():
+            for code, count in zip(codes, mask.sum(1).tolist(), strict=True):
+                tokens[code, side] += count
+    return [
+        {
+            side: mask * torch.tensor([[weights[c] / max(tokens[c, side], 1)] for c in codes], device=model.device)
+            for side, mask in sides.items()
+        }
+        for (codes, _), sides in zip(batched, masks, strict=True)
+    ]
+
+
+def batched_by_language(
+    model: LanguageModel, passages: Mapping[str, list[ScoredPassage]]
+) -> list[tuple[list[str], list[ScoredSequence]]]:
+    """Sequences of similar length together, with the language of each."""
+    pool = [(code, passage) for code, own in passages.items() for passage in own]
+    return [
+        ([pool[owner][0] for owner in owners], sequences)
+        for owners, sequences in batches([passage for _, passage in pool], batch_tokens(model))
+    ]
+
+
+@torch.inference_mode()
+def second_moments(
+    model: LanguageModel,
+    layers: list[LinearLayer],
+    passages: Mapping[str, list[ScoredPassage]],
+    *,
+    advance: Callable[[float], None] = lambda share: None,
+) -> dict[str, torch.Tensor]:
+    """E[xxᵀ] of the layers' inputs in `model` as it is, the mean over languages, by layer. `advance` takes the share of the tokens that a batch
+    held; one in all."""
+    batched = batched_by_language(model, passages)
+    tokens = sum(len(sequence) for _, sequences in batched for sequence in sequences)
+    weights = token_weights(model, batched, dict.fromkeys(passages, 1 / len(passages)))
+    in_encoder = blocks_in_encoder(model)
+    sums = MomentSums()
+    for (_, sequences), by_side in zip(batched, weights, strict=True):
+
+        def add(layer: LinearLayer, inputs: torch.Tensor, by_side: TokenWeights = by_side) -> None:
+            sums.add(layer, inputs, mask_for(inputs, by_side, in_encoder[layer.block]))
+
+        with watched(layers, add):
+            read_through(model, sequences)
+        advance(sum(map(len, sequences)) / tokens)
+    return {name: found.moments for name, found in sums.by_layer.items()}
+
+
+@contextmanager
+def watched(layers: list[LinearLayer], see: Callable[[LinearLayer, torch.Tensor], None]) -> Iterator[None]:
+    """Within, `see` is called with every layer's inputs."""
+
+    def hook_of(layer: LinearLayer) -> Any:
+        return lambda module, inputs, output: see(layer, inputs[0])
+
+    handles = [layer.module.register_forward_hook(hook_of(layer)) for layer in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

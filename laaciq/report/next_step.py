@@ -1,0 +1,78 @@
+"""What to do after a run: from what was measured to the command that helps most."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+
+from laaciq.evaluation.results import Evaluation, LanguageResult
+from laaciq.evaluation.verdict import percent
+from laaciq.options import RunOptions
+
+# D above which a language counts as broken: its perplexity has grown by half.
+BROKEN = 0.5
+# Bits per weight above which more bits no longer help: something else is wrong.
+AMPLE_BITS = 7.0
+# Limits proposed to `laaciq check` are rounded up to whole percents.
+_STEP = 0.01
+_DEFAULT_METHOD: str = RunOptions.model_fields["method"].default
+# Options that decide what is measured; they stay in a proposed run.
+_MEASURED = frozenset({"model", "texts", "languages", "passages", "window", "chat", "served_bound", "seed"})
+_SIZE = frozenset({"bits", "group_size"})
+
+
+def next_steps(evaluation: Evaluation, options: RunOptions, *, bits_per_weight: float, folder: Path) -> list[str]:
+    """Sentences that end a run; one that begins with 'Next:' holds a command.
+
+    If a language collapsed or lost more than half: the default method if another was used, else one more bit per weight, else the study
+    that finds the blocks that cost it. If none did: the check that holds later runs to what was measured here. `bits_per_weight` is the
+    size in the blocks.
+    """
+    served = [result for result in evaluation.worst_first if result.served]
+    if broken := [r for r in served if r.degradation is None or r.degradation.value > BROKEN]:
+        lines = _repair(broken, options, bits_per_weight)
+    else:
+        lines = [f"Next: {_check(evaluation, served[0], folder)}"] if served else []
+    if evaluation.summary.not_served:
+        names = ", ".join(evaluation[code].name for code in evaluation.summary.not_served)
+        lines.append(
+            f"Nothing is known about {names}: the original itself needs more than {evaluation.served_bound:g} bits per byte there. "
+            "Use a model that was trained on them."
+        )
+    return lines
+
+
+def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: float) -> list[str]:
+    worst = broken[0]
+    loss = "collapsed" if worst.degradation is None else f"loses {percent(worst.degradation.value)}"
+    others = f" ({len(broken)} languages lose over {100 * BROKEN:g} %)" if len(broken) > 1 else ""
+    if options.plan is None and options.method != _DEFAULT_METHOD:
+        remedy = f"The default method, '{_DEFAULT_METHOD}', plans for the worst-off language."
+        command = _rerun(options, _MEASURED | _SIZE)
+    elif bits_per_weight <= AMPLE_BITS:
+        remedy = f"{bits_per_weight:.2f} bits per weight are too few; try one more."
+        command = _rerun(options, _MEASURED, budget=round(bits_per_weight + 1, 2))
+    else:
+        remedy = f"More than {bits_per_weight:.2f} bits per weight will hardly help; find the blocks that cost it."
+        command = shlex.join(["laaciq", "sensitivity", options.model])
+    return [f"{worst.name} {loss}{others}. {remedy}", f"Next: {command}"]
+
+
+def _rerun(options: RunOptions, kept: frozenset[str], **changed: object) -> str:
+    """The command of a run with the `kept` ones of the options, and with those that are `changed`."""
+    given = {name: getattr(options, name) for name in options.model_fields_set & kept}
+    return RunOptions.of(**given, **changed).command
+
+
+def _check(evaluation: Evaluation, worst: LanguageResult, folder: Path) -> str:
+    words = ["laaciq", "check", str(folder), "--max-D", _limit(worst.degradation.value if worst.degradation else 0.0)]
+    if evaluation.disparity is not None:
+        words += ["--max-disparity", _limit(evaluation.disparity.plug_in.value)]
+    return shlex.join(words)
+
+
+def _limit(measured: float) -> str:
+    """Rounded up, and at least one step: a limit of zero would fail by noise."""
+    # Less than a millionth of a step is an error of floats.
+    return f"{max(1, math.ceil(measured / _STEP - 1e-6)) * _STEP:.2f}"

@@ -1,0 +1,173 @@
+"""Rows of a comparison: each method, a library's or ours, is made into a candidate, measured on test text, and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from laaciq.backends.candidate import BackendCandidate
+from laaciq.backends.contract import Backend
+from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
+from laaciq.engine.store import key_of
+from laaciq.errors import BadOption, LaaciqError, MissingExtra
+from laaciq.evaluation.trial import evaluate_trial
+from laaciq.models.loading import check_finite
+from laaciq.options import WeightOptions
+from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
+from laaciq.planning.rules import served_languages
+from laaciq.quantization.model import quantize_model
+from laaciq.quantization.plan import Plan
+from laaciq.studies.compared_methods import ComparedMethod, find_compared_method
+from laaciq.studies.comparison import Made, Row
+from laaciq.trials.candidate import Candidate, InMemory
+from laaciq.trials.session import Session
+from laaciq.version import __version__
+
+
+@dataclass
+class Rows:
+    """Rows of one model, one set of texts and one number of bits."""
+
+    session: Session
+    bits: int
+
+    def key(self, method: ComparedMethod) -> str:
+        """Of a row: what it is made from and measured on, and nothing of the environment that it is computed in."""
+        split = self.session.split
+        read = (split.calibration.fingerprint, split.validation.fingerprint) if method.reads_text else None
+        measured = (self.session.folder.fingerprint, split.test.fingerprint, self.session.options.model_dump())
+        return key_of("compare", measured, method.name, self.bits, read)
+
+    def row(self, method: ComparedMethod) -> Row:
+        """Read where it is there. A row that failed is tried again."""
+        store, progress = self.session.store, self.session.progress
+        key = self.key(method)
+        kept = store.read(_file(method.name, key), Row) if store.valid(_file(method.name, key), key) else None
+        if kept is not None and kept.reason is None:
+            progress.say(f"{method.name}: there already.")
+            return kept
+        progress.say(f"{method.name} …")
+        row = self._compute(method, key)
+        if row.reason is not None:
+            progress.say(f"{method.name}: {row.reason}")
+        if row.missing:
+            # What went wrong where the library is installed says more.
+            return kept or row
+        store.keep(_file(method.name, key), row, key)
+        return row
+
+    def others(self, folder: Path, shown: list[Row]) -> list[Row]:
+        """Rows in `folder` of methods that were not requested now, of the same model and texts."""
+        store, rows = self.session.store, []
+        for path in sorted((folder / "rows").glob("*.json")):
+            name = path.stem.rpartition("-")[0]
+            if name in {row.method for row in shown}:
+                continue
+            try:
+                key = self.key(find_compared_method(name))
+            except BadOption:  # written by another version, which knew other methods
+                continue
+            if path.name == Path(_file(name, key)).name and store.valid(_file(name, key), key):
+                rows.append(store.read(_file(name, key), Row))
+        return rows
+
+    def _compute(self, method: ComparedMethod, key: str) -> Row:
+        row = Row(method=method.name, bits=self.bits, reads_text=method.reads_text)
+        try:
+            made, candidate = self._make(method, key)
+            test = self.session.split.test
+            (measured,) = self.session.measure([candidate], test)
+            evaluation = evaluate_trial(self.session, measured, test, quantized=f"{method.name}, {self.bits} bits")
+        except (Exception, SystemExit) as error:  # a library may raise anything: that is what its row says
+            missing = isinstance(error, MissingExtra)
+            return row.model_copy(update={"reason": _reason(error), "missing": missing})
+        return row.model_copy(update={"made": made, "evaluation": evaluation})
+
+    def _make(self, method: ComparedMethod, key: str) -> tuple[Made, Candidate]:
+        # Libraries print what they like; standard output is for programs.
+        with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(sys.stderr):
+            warnings.simplefilter("default")
+            made, candidate = (
+                self._ours(method, key) if method.backend is None else self._theirs(method.backend, method.name, key)
+            )
+            with candidate.applied(self.session.copy(), self.session.split.test.languages[0]) as quantized:
+                check_finite(quantized.module, method.name)
+        notes = dict.fromkeys(str(warning.message) for warning in caught if warning.category is UserWarning)
+        return made.model_copy(update={"notes": list(notes)}), candidate
+
+    def _theirs(self, backend: Backend, name: str, key: str) -> tuple[Made, Candidate]:
+        anatomy = self.session.original.anatomy
+        candidate = BackendCandidate(
+            name, key, self.session.original, backend, self.bits, lambda: self._calibration_passages
+        )
+        result, seconds = candidate.quantized
+        block_bits, model_bits = bits_per_weight(result, anatomy)
+        made = Made(
+            by=_version(backend.library),
+            settings=result.settings,
+            block_bits_per_weight=block_bits,
+            model_bits_per_weight=model_bits,
+            layers=len(anatomy.linears),
+            left_alone=left_alone_in_blocks(result, anatomy),
+            seconds=seconds,
+        )
+        return made, candidate
+
+    def _ours(self, method: ComparedMethod, key: str) -> tuple[Made, Candidate]:
+        session, options = self.session, method.options(self.bits)
+        began = time.perf_counter()
+        calibration = calibrate(session, options, profile=f"profiles/{method.method}.json")
+        decision, rounded = decide(session, options, calibration)
+        plan = decision.plans.first
+        layers, others = quantize_model(session.original, plan, calibration, rounded=rounded, progress=session.progress)
+        quantized = list(layers), others
+        made = Made(
+            by=f"laaciq {__version__}",
+            settings=_settings(plan, options),
+            block_bits_per_weight=plan.size.block_bits_per_weight,
+            model_bits_per_weight=plan.size.model_bits_per_weight,
+            layers=len(session.original.anatomy.linears),
+            seconds=time.perf_counter() - began,
+        )
+        return made, InMemory(method.name, key, plan, lambda: quantized)
+
+    @cached_property
+    def _calibration_passages(self) -> list[str]:
+        """Calibration and validation text of the languages that are served, shuffled: all text that a library reads is calibration text."""
+        session, split = self.session, self.session.split
+        profile = session.profile(split.calibration.spread(SERVED_PASSAGES), name="profiles/served.json")
+        served = served_languages(profile, session.options.served_bound)
+        both = split.calibration.joined(split.validation).select(served)
+        texts = [text for passages in both.by_language.values() for text in passages.texts]
+        return [texts[i] for i in np.random.default_rng(session.options.seed).permutation(len(texts))]
+
+
+def _file(method: str, key: str) -> str:
+    return f"rows/{method}-{key[:8]}.json"
+
+
+def _reason(error: BaseException) -> str:
+    """One line."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return first if isinstance(error, LaaciqError) else f"{type(error).__name__}: {first}"
+
+
+def _settings(plan: Plan, options: WeightOptions) -> str:
+    planned = options.budget or plan.method == "planned"
+    grid = "bits and groups by tensor" if planned else f"groups of {options.group_size}"
+    tuned = f", {plan.tuned} epochs of tuning" if plan.tuned else ""
+    return f"{grid}{tuned}{'' if plan.weights else ', no text read'}"
+
+
+def _version(library: str) -> str:
+    """Name and version of the package that is installed under an import name."""
+    names = metadata.packages_distributions().get(library.partition(".")[0], [])
+    return ", ".join(f"{name} {metadata.version(name)}" for name in sorted(set(names))) or library

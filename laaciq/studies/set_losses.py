@@ -1,0 +1,79 @@
+"""Losses under many sets of protected blocks, by language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from laaciq.corpus import Texts
+from laaciq.options import WeightOptions
+from laaciq.planning.rules import make_plans
+from laaciq.quantization.plan import Plan
+from laaciq.scoring.sequences import ScoredPassage
+from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefixes_suffice
+from laaciq.trials.session import Session
+
+
+class SetLosses(BaseModel):
+    """One language: `nll` in nats, for every set of protected blocks an entry per passage."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    sets: list[BlockSet]
+    nll: list[list[float]]
+    tokens: list[int]
+
+    def of(self, protected: BlockSet) -> np.ndarray:
+        return np.array(self.nll[self.sets.index(protected)])
+
+
+@dataclass
+class ProtectedSets:
+    """Candidates that differ in which blocks are protected. They are measured together, since sets with a common prefix share passes."""
+
+    session: Session
+    quantizing: WeightOptions
+    _by_prefix: bool | None = field(init=False, default=None)
+
+    @property
+    def every(self) -> BlockSet:
+        """All blocks: under their protection the model is the original."""
+        return tuple(range(len(self.session.original.anatomy.block_names)))
+
+    def plan(self, protected: BlockSet) -> Plan:
+        spared = (",".join(map(str, protected)),) if protected else ()
+        options = self.quantizing.model_copy(update={"protect": spared})
+        return make_plans(self.session.original.anatomy, options).first
+
+    def losses(self, name: str, texts: Texts, sets: list[BlockSet]) -> dict[str, SetLosses]:
+        """By language; `name` is what the sets are called in files and progress."""
+
+        def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> SetLosses:
+            return SetLosses(
+                sets=sets,
+                nll=self._nll(prepared, sets, advance).tolist(),
+                tokens=[passage.scored_tokens for passage in prepared],
+            )
+
+        key = [self.quantizing.model_dump(), sets]
+        return self.session.by_language(name, texts, SetLosses, compute, key=key, title=name, passes=len(sets))
+
+    def _nll(self, prepared: list[ScoredPassage], sets: list[BlockSet], advance: Callable[[int], None]) -> np.ndarray:
+        if self._by_prefix is None:
+            probe = [s for passage in prepared for s in passage.sequences if s.targets][:2]
+            self._by_prefix = prefixes_suffice(self._blocks, probe)
+            if not self._by_prefix:
+                self.session.progress.say(
+                    "Blocks of this model share more than hidden states: every set takes a pass of its own."
+                )
+        return nll_by_set(self._blocks, prepared, sets, by_prefix=self._by_prefix, advance=advance)
+
+    @cached_property
+    def _blocks(self) -> ProtectableBlocks:
+        return ProtectableBlocks(self.session.original, self.plan(()))

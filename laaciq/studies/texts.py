@@ -1,0 +1,31 @@
+"""Texts for studies: enough documents for an interval, and passages cut short where many passes are made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laaciq.corpus import Texts
+from laaciq.errors import BrokenTexts
+from laaciq.models import LanguageModel
+from laaciq.scoring.sequences import first_tokens
+
+
+def require_documents(texts: Texts, part: str) -> None:
+    """At least two documents in every language: one document has no spread."""
+    for code, passages in texts.by_language.items():
+        if len(set(passages.documents)) < 2:
+            raise BrokenTexts(
+                f"{code} has one document only in the {part} part: no interval can be given; give more text"
+            )
+
+
+def shortened(model: LanguageModel, texts: Texts, *, passages: int, tokens: int) -> Texts:
+    """At most so many passages per language, each up to so many tokens: the cost of a pass is then known beforehand."""
+    few = texts.spread(passages)
+    return replace(
+        few,
+        by_language={
+            code: replace(own, texts=tuple(first_tokens(model.tokenizer, text, tokens) for text in own.texts))
+            for code, own in few.by_language.items()
+        },
+    )

@@ -1,0 +1,137 @@
+"""Candidates: ways to change a model that can be measured against the original. Each has a key, and knows how it is put on a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from laaciq.engine.store import key_of
+from laaciq.errors import BadOption
+from laaciq.models import LanguageModel
+from laaciq.options import GridOptions
+from laaciq.quantization.checkpoint import apply_checkpoint
+from laaciq.quantization.grid import Layers
+from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.plan import Plan, PlanSet, TensorPlan
+from laaciq.quantization.switch import for_language
+from laaciq.trials.quantized_copy import QuantizedCopy, put_layers
+
+
+class Candidate(Protocol):
+    """`name` leads the files of its measurements. `key` identifies everything that decides its weights: the same key, the same weights."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    def applied(self, copy: QuantizedCopy, language: str) -> AbstractContextManager[LanguageModel]:
+        """Within, a model with the candidate's weights as they serve the language. `copy` is free for its use."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was loaded by itself: a checkpoint made by anyone, or the original in another precision."""
+
+    name: str
+    key: str
+    model: LanguageModel
+
+    @contextmanager
+    def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
+        with for_language(self.model, language):
+            yield self.model
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Checkpoints on disk under `root`: for each language the one that serves it, with its table of scales."""
+
+    name: str
+    key: str
+    plans: PlanSet
+    root: Path
+
+    @contextmanager
+    def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
+        serving = self.plans.serving(language)
+        table = self.plans.plans[serving].table_of(language)
+        folder = self.plans.folders(self.root)[serving]
+        yield copy.hold((self.key, serving, table), lambda model: apply_checkpoint(model, folder, table=table))
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A plan whose layers are computed when they are first needed, and never written. `quantize` gives layers and tuned parameters."""
+
+    name: str
+    key: str
+    plan: Plan
+    quantize: Callable[[], tuple[Layers, Mapping[str, torch.Tensor]]]
+
+    @cached_property
+    def quantized(self) -> tuple[Layers, Mapping[str, torch.Tensor]]:
+        return self.quantize()
+
+    @property
+    def layers(self) -> Layers | None:
+        """None where nothing has needed them yet."""
+        return self.quantized[0] if "quantized" in self.__dict__ else None
+
+    @contextmanager
+    def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
+        table = self.plan.table_of(language)
+
+        def put_on(model: LanguageModel) -> None:
+            layers, others = self.quantized
+            put_layers(copy.original, model, layers, others=others, table=table)
+
+        yield copy.hold((self.key, table), put_on)
+
+
+@dataclass(frozen=True)
+class RoundedMatrices:
+    """Some matrices of the model rounded to nearest, all others as they are. `matrices` are parameter names of linear layers in blocks,
+    embeddings or the head; tied matrices are one, under whatever name."""
+
+    name: str
+    matrices: frozenset[str]
+    grid: GridOptions
+
+    @property
+    def key(self) -> str:
+        return key_of("rounded matrices", sorted(self.matrices), self.grid.model_dump())
+
+    @contextmanager
+    def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
+        yield copy.hold(self.key, lambda model: self._put_on(copy.original, model))
+
+    @torch.no_grad()
+    def _put_on(self, original: LanguageModel, target: LanguageModel) -> None:
+        known = named_matrices(target)
+        if unknown := sorted(self.matrices - set(known)):
+            raise BadOption(
+                f"{original.folder.name} has no matrix {unknown[0]!r}: give weights of linear layers in blocks, embeddings or the head"
+            )
+        target.module.load_state_dict(original.module.state_dict())
+        # By storage, since a transposed view of a parameter is another object each time.
+        for name, matrix in {known[name].data_ptr(): (name, known[name]) for name in sorted(self.matrices)}.values():
+            rows, columns = matrix.shape
+            plan = TensorPlan(name=name, shape=(rows, columns), **self.grid.model_dump())
+            matrix.copy_(quantize_matrix(matrix, plan).dequantize(plan))
+
+
+def named_matrices(model: LanguageModel) -> dict[str, torch.Tensor]:
+    """Linear layers of blocks, embeddings and head as (outputs, inputs), by parameter name; tied ones under each of their names."""
+    tables = {part.name for part in model.anatomy.tensors if part.role in ("embedding", "head")}
+    linears = {linear.name: linear.matrix for linear in model.anatomy.linears}
+    parameters = dict(model.module.named_parameters(remove_duplicate=False))
+    stored = {parameters[name].data_ptr() for name in tables}
+    return linears | {name: p for name, p in parameters.items() if p.ndim == 2 and p.data_ptr() in stored}
