@@ -1,9 +1,9 @@
 """Two sets of quantities from the same documents: differences and ratios of their means, their largest, their ranges.
 
 The `JointEstimates` hold the quantities of the left set, and then those of the right one in the same order. Each set has its own largest
-quantity. Since max a − max b = minⱼ maxᵢ (aᵢ − bⱼ), its lower end is the least, over every j that may be the largest of the right set, of the lower
-end of maxᵢ (aᵢ − bⱼ) (intersection-union test over the test of `extremes`). The upper end is that of the sets exchanged. A ratio is any r for
-which max a − r max b may be zero (Fieller 1954). Every interval contains its estimate.
+quantity. Since max a − max b = minⱼ maxᵢ (aᵢ − bⱼ), its lower end is the least, over every j that may be the largest of the right set, of
+the lower end of maxᵢ (aᵢ − bⱼ): an intersection-union test over the test of `extremes`. The upper end is that of the sets exchanged. A ratio
+is any r for which max a − r max b may be zero (Fieller 1954). Every interval contains its estimate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def range_difference(joint: JointEstimates, *, draws: int, seed: int) -> Estimat
 
 
 def range_ratio(joint: JointEstimates, *, draws: int, seed: int) -> Estimate:
-    return _ratio(joint, joint.noise(draws, seed), np.ptp, _range_lower_end)
+    ratio = _ratio(joint, joint.noise(draws, seed), np.ptp, _range_lower_end)
+    # A range is never negative.
+    return Estimate(value=ratio.value, low=max(0.0, ratio.low), high=ratio.high)
 
 
 def _difference(joint: JointEstimates, noise: np.ndarray, of: Statistic, lower: LowerEnd) -> Estimate:
@@ -58,29 +60,36 @@ def _difference(joint: JointEstimates, noise: np.ndarray, of: Statistic, lower: 
 
 
 def _ratio(joint: JointEstimates, noise: np.ndarray, of: Statistic, lower: LowerEnd) -> Estimate:
-    """Infinite ends where the right statistic may be zero. Where the left one may be negative, its end over that of the right one."""
     left, right = np.split(joint.values, 2)
     value = float(of(left) / of(right))
 
-    def low(ratio: float) -> float:
-        return lower(*_weighted(joint, noise, 1.0, ratio))
+    def low(ratio: float, weight: float = 1.0) -> float:
+        return lower(*_weighted(joint, noise, weight, ratio))
 
-    def high(ratio: float) -> float:
-        return -lower(*_exchanged(*_weighted(joint, noise, 1.0, ratio)))
+    def high(ratio: float, weight: float = 1.0) -> float:
+        return -lower(*_exchanged(*_weighted(joint, noise, weight, ratio)))
 
-    exchanged = _exchanged(*_weighted(joint, noise, 0.0, 1.0))
-    smallest, largest = lower(*exchanged), -lower(*_weighted(joint, noise, 0.0, 1.0))
+    # Ends of the right statistic alone: minus those of 0·left − right.
+    smallest, largest = -high(1.0, 0.0), -low(1.0, 0.0)
+    # Where the left statistic may be negative, its end over that of the right one.
+    lowest = low(0.0) / smallest if smallest > 0 else -math.inf
+    if low(0.0) > 0:
+        lowest = _root(low, 0.0, value)
     if smallest <= 0:
-        return Estimate(value=value, low=-math.inf if low(0.0) < 0 else 0.0, high=math.inf)
-    lowest = low(0.0) / smallest if low(0.0) <= 0 else brentq(low, 0.0, value, rtol=1e-4)
-    if high(0.0) <= 0:
+        highest = math.inf
+    elif high(0.0) <= 0:
         highest = high(0.0) / largest
     else:
         reach = max(2 * value, 1e-6)
         while high(reach) > 0 and reach < LARGEST_RATIO:
             reach *= 2
-        highest = brentq(high, max(0.0, value), reach, rtol=1e-4) if high(reach) <= 0 else math.inf
+        highest = _root(high, max(0.0, value), reach) if high(reach) <= 0 else math.inf
     return Estimate(value=value, low=min(value, lowest), high=max(value, highest))
+
+
+def _root(end: Callable[[float], float], first: float, last: float) -> float:
+    """Where an end is zero between two ratios; on the estimate itself where there is no noise."""
+    return last if end(first) * end(last) > 0 else float(brentq(end, first, last, rtol=1e-3))
 
 
 def _exchanged(joint: JointEstimates, noise: np.ndarray) -> tuple[JointEstimates, np.ndarray]:
@@ -89,9 +98,7 @@ def _exchanged(joint: JointEstimates, noise: np.ndarray) -> tuple[JointEstimates
     return JointEstimates(joint.values[order], parts), noise[:, order]
 
 
-def _weighted(
-    joint: JointEstimates, noise: np.ndarray, left: float, right: float
-) -> tuple[JointEstimates, np.ndarray]:
+def _weighted(joint: JointEstimates, noise: np.ndarray, left: float, right: float) -> tuple[JointEstimates, np.ndarray]:
     slopes = np.repeat([left, right], len(joint.values) // 2)
     return joint.scaled(slopes), noise * slopes
 

@@ -118,6 +118,11 @@ class Losses:
     def joint(self) -> JointEstimates:
         return _joint([self])
 
+    @property
+    def degradations(self) -> JointEstimates:
+        """D = exp(ΔNLL per token) − 1 by language (delta method)."""
+        return _degradations(self.joint)
+
     # One quantization
 
     def by_language(self) -> dict[str, Estimate]:
@@ -178,7 +183,6 @@ class Losses:
 
 
 def _degradations(joint: JointEstimates) -> JointEstimates:
-    """Of D = exp(ΔNLL) − 1."""
     return joint.scaled(np.exp(joint.values), np.expm1(joint.values))
 
 
@@ -207,7 +211,7 @@ def _document_noise(sides: list[Losses]) -> list[tuple[np.ndarray, float]]:
 
 
 def _calibration_noise(sides: list[Losses]) -> list[tuple[np.ndarray, float]]:
-    """Draws of calibration text are shared by all languages, and by two quantizations with as many of them. A method that reads no text has one."""
+    """All languages share the draws of calibration text; so do two quantizations that have as many. A method that reads no text has one."""
     size = len(sides[0].codes)
     parts = []
     for count in sorted({len(side.by_draw) for side in sides} - {1}):
