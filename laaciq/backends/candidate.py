@@ -18,7 +18,7 @@ from laaciq.trials.quantized_copy import QuantizedCopy, put_layers
 
 @dataclass(frozen=True)
 class BackendCandidate:
-    """`texts` gives the passages that the library is calibrated on, shuffled; they are asked for when the library runs."""
+    """`texts` gives the passages that the library is calibrated on, shuffled; it is called when the library runs."""
 
     name: str
     key: str

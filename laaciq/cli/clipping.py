@@ -39,13 +39,13 @@ def clipping(
     errors = {formula.name: error_table(formula, formulas[formula.name]) for formula in (PUBLISHED, FITTED)}
     thresholds, costs = _thresholds(chosen), sharing_table(chosen)
     if as_json:
-        found = {
+        content = {
             "thresholds": thresholds,
             "coefficients": {name: {width: c._asdict() for width, c in by.items()} for name, by in formulas.items()},
             "errors": {name: [asdict(row) for row in rows] for name, rows in errors.items()},
             "sharing": [asdict(cost) for cost in costs],
         }
-        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(content, ensure_ascii=False, indent=1))
         return
     console = Console()
     _show(console, "Optimal thresholds α*/σ, by what is minimised", _threshold_table(thresholds, chosen))

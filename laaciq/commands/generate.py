@@ -33,13 +33,13 @@ def generate(
     if not isinstance(switch, LanguageSwitch):
         raise BadOption("this model was not loaded from a laaciq checkpoint: use its own generate")
     tables = _tables(switch, prompts, languages)
-    found: dict[int, str] = {}
+    continuations: dict[int, str] = {}
     for table in dict.fromkeys(tables):
-        places = [place for place, own in enumerate(tables) if own == table]
+        places = [place for place, used in enumerate(tables) if used == table]
         with switch.using(table):
             texts = _continue(model, tokenizer, [prompts[place] for place in places], options)
-        found |= dict(zip(places, texts, strict=True))
-    return [found[place] for place in range(len(prompts))]
+        continuations |= dict(zip(places, texts, strict=True))
+    return [continuations[place] for place in range(len(prompts))]
 
 
 def _tables(switch: LanguageSwitch, prompts: Sequence[str], languages: Sequence[str] | str | None) -> list[int | None]:
@@ -60,7 +60,7 @@ def _detected_table(plan: Plan, prompt: str) -> int | None:
     if code is None:
         return None
     close = next((group for group in CLOSE_LANGUAGES if code in group), set())
-    tables = [plan.table_of(own) for own in (code, *sorted(close))]
+    tables = [plan.table_of(candidate) for candidate in (code, *sorted(close))]
     return next((table for table in tables if table is not None), None)
 
 

@@ -45,7 +45,7 @@ RUN, BASELINE = "", "baseline/"
 class RunResult(Displayed, BaseModel):
     """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
-    `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,
+    `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was chosen, and `baseline` what GPTQ of the same size,
     calibrated on English, costs. `spread` (over draws of calibration text), `generation` and `numeric_noise` are there where they were
     requested.
     """

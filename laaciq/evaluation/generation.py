@@ -65,20 +65,20 @@ def continue_prompts(
     # Spread over the text, so that the prompts are not of one document.
     texts = [passages.texts[k * len(passages) // count] for k in range(count)]
     script = main_script(" ".join(texts), passages.language.script)
-    asked = _tokenized(original, quantized, [prompt_of(text, script) for text in texts], new_tokens)
+    prompts_as_tokens = _tokenized(original, quantized, [prompt_of(text, script) for text in texts], new_tokens)
     written: tuple[list[str], list[str]] = ([], [])
     for begin in range(0, count, BATCH):
-        batch = asked[begin : begin + BATCH]
-        for model, own in zip((original, quantized), written, strict=True):
-            own.extend(_continuations(model, batch, original, new_tokens))
+        batch = prompts_as_tokens[begin : begin + BATCH]
+        for model, continuations in zip((original, quantized), written, strict=True):
+            continuations.extend(_continuations(model, batch, original, new_tokens))
         advance(len(batch))
     before, after = (
         Continuations(
-            same_language=identifier.share(own, passages.language.code, script),
-            garbled=sum(garbled(text, script) for text in own) / count,
-            example=own[0],
+            same_language=identifier.share(continuations, passages.language.code, script),
+            garbled=sum(garbled(text, script) for text in continuations) / count,
+            example=continuations[0],
         )
-        for own in written
+        for continuations in written
     )
     return GenerationResult(language=passages.language.code, prompts=count, original=before, quantized=after)
 
@@ -157,8 +157,8 @@ def _continuations(
 
 def _end_tokens(model: LanguageModel) -> list[int]:
     """The checkpoint's own end tokens (chat models have several), else the tokenizer's."""
-    found = (model.module.generation_config.eos_token_id, model.tokenizer.eos_token_id)
-    ends = next((end for end in found if end is not None), None)
+    candidates = (model.module.generation_config.eos_token_id, model.tokenizer.eos_token_id)
+    ends = next((end for end in candidates if end is not None), None)
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 

@@ -26,7 +26,7 @@ class SensitivityOptions(GridOptions, PassageOptions, MeasuredModelOptions):
 def _reads_no_text(name: str) -> str:
     method = find_method(name)
     if method.reads_text:
-        others = ", ".join(own.name for own in METHODS.values() if not own.reads_text)
+        others = ", ".join(other.name for other in METHODS.values() if not other.reads_text)
         raise BadOption(
             f"method {name!r} reads calibration text, which this study would read again for every plan: give one of {others}"
         )

@@ -27,7 +27,7 @@ def _block_budget(budget: float, options: RunOptions, profile: Profile) -> float
     """Bits per weight of the blocks, where all else stays in 16 bits, as it does under the baseline."""
     if options.budget_for == "blocks":
         return budget
-    blocks = sum(own.count for own in profile.components if own.component not in ("embeddings", "head"))
+    blocks = sum(part.count for part in profile.components if part.component not in ("embeddings", "head"))
     everything = profile.architecture.parameters
     return (budget * everything - FULL_BITS * (everything - blocks)) / blocks
 

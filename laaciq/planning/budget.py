@@ -66,12 +66,12 @@ def user_weights(entries: tuple[str, ...], languages: list[str]) -> np.ndarray |
     """`("eng=5", "swa=2")` → by language, one where nothing is said."""
     if not entries:
         return None
-    found = dict.fromkeys(languages, 1.0)
+    weights = dict.fromkeys(languages, 1.0)
     for entry in entries:
         name, weight = parse_language_weight(entry)
-        if (code := language(name).code) not in found:
+        if (code := language(name).code) not in weights:
             raise BadOption(f"--language-weight names {code}, which is not among the languages that decide")
-        found[code] = weight
-    if not sum(found.values()):
+        weights[code] = weight
+    if not sum(weights.values()):
         raise BadOption("all --language-weight are zero: give one language a positive weight")
-    return np.array(list(found.values()))
+    return np.array(list(weights.values()))

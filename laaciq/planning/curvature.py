@@ -42,8 +42,8 @@ class Curvature:
         width = self.pooled or inputs
         counts = pool(torch.ones(1, inputs, device=errors.device), width)
         whole = self.by_tensor[name]
-        found = torch.einsum("lop,op->l", whole[:, ::step], pool(errors, width) / counts)
-        return (found * (whole.shape[1] / len(errors))).double().cpu().numpy()
+        losses = torch.einsum("lop,op->l", whole[:, ::step], pool(errors, width) / counts)
+        return (losses * (whole.shape[1] / len(errors))).double().cpu().numpy()
 
 
 def measure_curvature(
@@ -57,7 +57,7 @@ def measure_curvature(
     """Gradients of every passage's loss by the named `matrices`, (outputs, inputs): parameters of the model or their transposes."""
     weights = sum(matrix.numel() for matrix in matrices.values())
     pooled = POOLED if 4 * weights // POOLED * len(texts.languages) <= MOST_BYTES else None
-    found: dict[str, list[torch.Tensor]] = {name: [] for name in matrices}
+    sums_by_language: dict[str, list[torch.Tensor]] = {name: [] for name in matrices}
     with _differentiable(model, matrices) as parameters:
         for passages in texts.by_language.values():
             sums = {name: torch.zeros((), device=model.device) for name in matrices}
@@ -74,8 +74,10 @@ def measure_curvature(
                     tokens += len(sequence.targets)
                 advance(1)
             for name, total in sums.items():
-                found[name].append((total / (2 * max(tokens, 1))).expand(_pools(matrices[name], pooled)))
-    return Curvature(texts.languages, pooled, {name: torch.stack(own) for name, own in found.items()})
+                sums_by_language[name].append((total / (2 * max(tokens, 1))).expand(_pools(matrices[name], pooled)))
+    return Curvature(
+        texts.languages, pooled, {name: torch.stack(by_language) for name, by_language in sums_by_language.items()}
+    )
 
 
 def pool(values: torch.Tensor, width: int) -> torch.Tensor:

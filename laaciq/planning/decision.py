@@ -25,7 +25,7 @@ SERVED_PASSAGES = 4
 
 
 class Decision(BaseModel):
-    """The plans, and how they were found where they were planned."""
+    """The plans, and how they were chosen where they were planned."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -167,12 +167,12 @@ class _Quantizing:
     def _gains(self) -> Work:
         """Second moments of every layer, in as many passes as their memory takes, and their pivots."""
         shape = self.costs.shape
-        passes = ceil(4 * sum(i * i for own in shape.matrices for _, i in own) / MOMENT_BYTES)
-        factors = sum((inverse(inputs) for own in shape.matrices for _, inputs in own), Work())
+        passes = ceil(4 * sum(i * i for block in shape.matrices for _, i in block) / MOMENT_BYTES)
+        factors = sum((inverse(inputs) for block in shape.matrices for _, inputs in block), Work())
         return second_moments(shape, self.calibrated) * max(1, passes) + factors
 
     def _moment_bytes(self) -> float:
-        return min(MOMENT_BYTES, 4 * sum(i * i for own in self.costs.shape.matrices for _, i in own)) * 1.5
+        return min(MOMENT_BYTES, 4 * sum(i * i for block in self.costs.shape.matrices for _, i in block)) * 1.5
 
     def _prediction(self) -> Work:
         """Some outputs of every tensor, quantized to nearest in every format."""
@@ -194,7 +194,7 @@ class _Quantizing:
             more += hidden + self.calibrated.squares + 60 * shape.widest**2
         elif find_method(self.options.method).adaptive:
             work = work + second_moments(shape, self.calibrated)
-            work = work + Work(products=8 * sum(o * i * i for own in shape.matrices for o, i in own))
+            work = work + Work(products=8 * sum(o * i * i for block in shape.matrices for o, i in block))
             more += self._moment_bytes()
         return costs.stage(name, work * times, models=2 if self.planned else 1, more_bytes=more)
 

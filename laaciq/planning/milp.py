@@ -48,22 +48,22 @@ def allocate(
 ) -> Allocation:
     """`losses[u]` is (choices, languages), `sizes[u]` (choices,) in bits; the size never exceeds `budget` bits, which must allow the smallest
     choice of every group."""
-    least = int(sum(own.min() for own in sizes))
+    least = int(sum(size.min() for size in sizes))
     if budget < least:
         raise ValueError(f"a budget of {budget:,} bits allows no plan: the smallest takes {least:,}")
     # The spread may fall when the best-off language loses more: for it no choice is dominated.
     prune = _everything if objective == "worst-and-spread" else _undominated
-    kept = [prune(own, size) for own, size in zip(losses, sizes, strict=True)]
-    few = [own[rows] for own, rows in zip(losses, kept, strict=True)]
+    kept = [prune(loss, size) for loss, size in zip(losses, sizes, strict=True)]
+    few = [loss[rows] for loss, rows in zip(losses, kept, strict=True)]
     few_sizes = [size[rows] for size, rows in zip(sizes, kept, strict=True)]
     limit = budget
     while True:
         picked, bound = _solve(few, few_sizes, limit, objective, weights, gap, seconds)
-        size = int(sum(own[c] for own, c in zip(few_sizes, picked, strict=True)))
+        size = int(sum(size[c] for size, c in zip(few_sizes, picked, strict=True)))
         if size <= budget:
             break
         limit -= size - budget  # the solver's tolerance, taken off the budget
-    total = np.sum([own[c] for own, c in zip(few, picked, strict=True)], axis=0)
+    total = np.sum([loss[c] for loss, c in zip(few, picked, strict=True)], axis=0)
     value = float(objective_value(total, objective, weights))
     return Allocation(
         chosen=[int(rows[c]) for rows, c in zip(kept, picked, strict=True)],
@@ -101,7 +101,7 @@ def _solve(
     table = np.concatenate(losses)
     scale = max(float(np.abs(table).max()), 1e-30)
     table = table / scale
-    counts = [len(own) for own in losses]
+    counts = [len(loss) for loss in losses]
     binaries = len(table)
     cost, lower, bounds = _linear(table, objective, weights)
     auxiliary = len(lower)

@@ -25,7 +25,7 @@ FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
 
 
 def search_plan(session: Session, calibration: Calibration, options: WeightOptions) -> tuple[Planning, Layers | None]:
-    """The plan of method 'planned', how it was found, and its rounded layers unless they were measured in an earlier process.
+    """The plan of method 'planned', how it was chosen, and its rounded layers unless they were measured in an earlier process.
 
     Reads the calibration and the validation text of languages that are served.
     """

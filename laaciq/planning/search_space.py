@@ -67,7 +67,7 @@ class SearchSpace:
 
     def predict(self, chosen: np.ndarray) -> np.ndarray:
         """Of plans (plans, groups) → ΔNLL by language (plans, languages). Losses of tensors add."""
-        return self.scale * sum(own[chosen[..., u]] for u, own in enumerate(self.losses))
+        return self.scale * sum(losses[chosen[..., group]] for group, losses in enumerate(self.losses))
 
     def tensors(self, chosen: list[int]) -> list[TensorPlan]:
         return [plan for group, choice in zip(self.groups, chosen, strict=True) for plan in group.choices[choice]]

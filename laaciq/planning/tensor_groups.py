@@ -32,7 +32,7 @@ def make_tensor_groups(tensors: list[TensorPlan], formats: list[StorageFormat], 
 
 def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> list[TensorPlan]:
     """Every matrix that a plan may quantize, compensated in the blocks, still in 16 bits."""
-    found = [
+    plans = [
         TensorPlan(
             name=linear.name, shape=linear.shape, bits=16, group_size=128, symmetric=symmetric,
             clip="effective", rounding="compensated",
@@ -40,15 +40,15 @@ def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> li
         for linear in anatomy.linears
     ]  # fmt: skip
     if token_matrices:
-        found += [
+        plans += [
             TensorPlan(
-                name=own.name, shape=own.shape, bits=16, group_size=128, symmetric=symmetric, clip="mse",
-                used_by=own.used_by,
+                name=matrix.name, shape=matrix.shape, bits=16, group_size=128, symmetric=symmetric, clip="mse",
+                used_by=matrix.used_by,
             )
-            for own in anatomy.token_matrices
-            if own.obstacle is None
+            for matrix in anatomy.token_matrices
+            if matrix.obstacle is None
         ]  # fmt: skip
-    return found
+    return plans
 
 
 def _applied(storage: StorageFormat, tensor: TensorPlan, runtime: Runtime) -> TensorPlan:
@@ -75,7 +75,7 @@ def fused_name(name: str) -> str:
 
 def _distinct(choices: Iterable[tuple[TensorPlan, ...]]) -> list[tuple[TensorPlan, ...]]:
     """Without those that mean the same, as members_of wider than a row do."""
-    found: dict[tuple[object, ...], tuple[TensorPlan, ...]] = {}
+    distinct: dict[tuple[object, ...], tuple[TensorPlan, ...]] = {}
     for plans in choices:
-        found.setdefault(tuple((p.bits, p.group_inputs, p.kept, p.rank, p.symmetric) for p in plans), plans)
-    return list(found.values())
+        distinct.setdefault(tuple((p.bits, p.group_inputs, p.kept, p.rank, p.symmetric) for p in plans), plans)
+    return list(distinct.values())

@@ -101,16 +101,16 @@ def slack(values: np.ndarray, noise: np.ndarray, scale: np.ndarray, errors: np.n
     The maximum that values are held against is median-unbiased: the noise that makes it too large is computed for the very quantities that
     may be the maximum, from all of them to fewer and fewer, until that changes nothing.
     """
-    found = np.zeros(len(values))
+    shortfall = np.zeros(len(values))
     maximum = -np.inf
     for _ in range(20):
-        factor = float(np.median(((noise + found) / scale).max(1)))
+        factor = float(np.median(((noise + shortfall) / scale).max(1)))
         raised = float((values - factor * scale).max())
         if raised <= maximum + 1e-3 * scale.min():
             break
         maximum = raised
-        found = np.minimum(0.0, values + NEAR * errors - maximum)
-    return found
+        shortfall = np.minimum(0.0, values + NEAR * errors - maximum)
+    return shortfall
 
 
 def small_sample_factor(joint: JointEstimates, share: np.ndarray) -> float:

@@ -34,8 +34,8 @@ def block_sets(blocks: int, protect: int) -> list[tuple[int, ...]]:
 def predicted_worst(sets: np.ndarray, unprotected: np.ndarray, gains: np.ndarray) -> np.ndarray:
     """max_λ L(S, λ) for every row S of `sets`. `unprotected` is L(∅, λ), `gains` is g, (languages, blocks)."""
     worst = np.full(len(sets), -np.inf)
-    for loss, own in zip(unprotected, gains, strict=True):
-        np.maximum(worst, loss - own[sets].sum(1), out=worst)
+    for loss, gain in zip(unprotected, gains, strict=True):
+        np.maximum(worst, loss - gain[sets].sum(1), out=worst)
     return worst
 
 
@@ -48,10 +48,10 @@ def best_sets(
         sets = block_sets(blocks, protect)
         order = np.argsort(predicted_worst(np.array(sets), unprotected, gains), kind="stable")[:count]
         return [sets[index] for index in order]
-    found: list[tuple[int, ...]] = []
-    while len(found) < count:
-        found.append(_best_other(unprotected, gains, protect, found))
-    return found
+    best: list[tuple[int, ...]] = []
+    while len(best) < count:
+        best.append(_best_other(unprotected, gains, protect, best))
+    return best
 
 
 def _best_other(
@@ -68,8 +68,8 @@ def _best_other(
     ]
     if excluded:
         cuts = np.zeros((len(excluded), blocks + 1))
-        for row, own in enumerate(excluded):
-            cuts[row, list(own)] = 1.0
+        for row, blocks_of_set in enumerate(excluded):
+            cuts[row, list(blocks_of_set)] = 1.0
         constraints.append(LinearConstraint(cuts, -np.inf, protect - 1))
     solved = milp(
         np.append(np.zeros(blocks), 1.0),

@@ -13,13 +13,13 @@ from laaciq.options import WeightOptions
 from laaciq.options.base import Condition, Only
 from laaciq.options.methods import METHODS
 
-# Beside every back end, where nothing else is asked for.
+# Compared beside every back end by default.
 OURS = ("planned", "gptq")
 
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """A back end, or a method of ours; a planned one may have a size of its own in bits a weight: 'planned@4.125'."""
+    """A back end, or a method of ours; a planned one may have its size in bits per weight: 'planned@4.125'."""
 
     name: str
     backend: Backend | None = None
@@ -53,7 +53,7 @@ def conditions(compared: Iterable[ComparedMethod]) -> list[Condition]:
 
 
 def find_compared_methods(names: Iterable[str] | None) -> list[ComparedMethod]:
-    """As asked for, each once; every back end and two of ours where nothing is."""
+    """Each once; by default every back end and two methods of ours."""
     return [find_compared_method(name) for name in dict.fromkeys((*BACKENDS, *OURS) if names is None else names)]
 
 

@@ -1,4 +1,4 @@
-"""What a comparison found: a row a method, with what each language lost and the size, or the reason why there is nothing."""
+"""A comparison: one row per method, with what each language lost and the size, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Row(_Result):
 
 
 class Comparison(Displayed, _Result):
-    """`calibration` is what was asked for: 'all', a language's code, or where texts were."""
+    """`calibration` is as requested: 'all', a language's code, or where texts were."""
 
     version: Literal[1] = 1
     model: str
@@ -65,7 +65,7 @@ class Comparison(Displayed, _Result):
 
     @property
     def measured(self) -> list[Row]:
-        """Least loss of the worst-off language first; where no language is served, as asked."""
+        """Least loss of the worst-off language first; where no language is served, in the order requested."""
         return sorted(
             (row for row in self.rows if row.reason is None), key=lambda row: row.worst.loss.value if row.worst else 0.0
         )

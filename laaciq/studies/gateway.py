@@ -108,7 +108,7 @@ class Gateway(Displayed, _Result):
         return len(self.sets) == self.possible
 
     def best(self, measure: Measure = "worst") -> MeasuredSet:
-        return min(self.sets, key=lambda own: getattr(own, measure))
+        return min(self.sets, key=lambda measured: getattr(measured, measure))
 
 
 def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHAUSTIVE) -> Gateway:
@@ -184,30 +184,34 @@ def _read(model: LanguageModel, texts: Texts, passages: int, part: str) -> Texts
 
 
 def _outcomes(
-    texts: Texts, original: Mapping[str, PassageLosses], found: dict[str, SetLosses], sets: list[BlockSet], seed: int
+    texts: Texts,
+    original: Mapping[str, PassageLosses],
+    losses_by_language: dict[str, SetLosses],
+    sets: list[BlockSet],
+    seed: int,
 ) -> Outcomes:
     loss = {
         code: np.stack([losses.of(protected) for protected in sets]) - np.array(original[code].nll)
-        for code, losses in found.items()
+        for code, losses in losses_by_language.items()
     }
-    tokens = {code: np.array(losses.tokens) for code, losses in found.items()}
+    tokens = {code: np.array(losses.tokens) for code, losses in losses_by_language.items()}
     return outcomes(texts, loss, tokens, draws=DRAWS, seed=seed)
 
 
 def _candidates(unprotected: np.ndarray, gains: np.ndarray, protect: int) -> list[BlockSet]:
     """The additive model's best, its best with first and last block, and the theory's."""
     blocks = gains.shape[1]
-    found = best_sets(unprotected, gains, protect, count=CANDIDATES)
+    sets = best_sets(unprotected, gains, protect, count=CANDIDATES)
     if protect > 2:
         inner = best_sets(
             unprotected - gains[:, [0, -1]].sum(1), gains[:, 1:-1], protect - 2, count=min(CANDIDATES, blocks - 2)
         )
-        found += [(0, *(block + 1 for block in own), blocks - 1) for own in inner]
+        sets += [(0, *(block + 1 for block in blocks_between), blocks - 1) for blocks_between in inner]
     elif protect == 2:
-        found.append((0, blocks - 1))
+        sets.append((0, blocks - 1))
     if protect == len(PUBLISHED_SET) and blocks > max(PUBLISHED_SET):
-        found.append(PUBLISHED_SET)
-    return list(dict.fromkeys(found))
+        sets.append(PUBLISHED_SET)
+    return list(dict.fromkeys(sets))
 
 
 def _names(chosen: Outcomes, sets: list[BlockSet], blocks: int) -> dict[BlockSet, list[str]]:
@@ -217,7 +221,7 @@ def _names(chosen: Outcomes, sets: list[BlockSet], blocks: int) -> dict[BlockSet
     for place, index in enumerate(by_rank[:REPORTED]):
         names[sets[index]] = ["best"] if place == 0 else []
     names.setdefault(sets[chosen.best("disparity")], []).append("least disparity")
-    if gates := [index for index, own in enumerate(sets) if {0, blocks - 1} <= set(own)]:
+    if gates := [index for index, blocks_of_set in enumerate(sets) if {0, blocks - 1} <= set(blocks_of_set)]:
         names.setdefault(sets[chosen.best("worst", gates)], []).append("first, best, last")
     if PUBLISHED_SET in sets:
         names.setdefault(PUBLISHED_SET, []).append("published")
@@ -227,12 +231,12 @@ def _names(chosen: Outcomes, sets: list[BlockSet], blocks: int) -> dict[BlockSet
 def _measured_sets(
     candidates: ProtectedSets, chosen: Outcomes, sets: list[BlockSet], predicted: np.ndarray
 ) -> list[MeasuredSet]:
-    found = []
-    for index, own in enumerate(sets):
-        size = candidates.plan(own).size
-        found.append(
+    measured = []
+    for index, protected in enumerate(sets):
+        size = candidates.plan(protected).size
+        measured.append(
             MeasuredSet(
-                blocks=own,
+                blocks=protected,
                 worst=chosen.observed["worst"][index],
                 worst_language=chosen.worst_language(index),
                 disparity=chosen.observed["disparity"][index],
@@ -242,12 +246,12 @@ def _measured_sets(
                 compression=size.compression,
             )
         )
-    return sorted(found, key=lambda own: own.worst)
+    return sorted(measured, key=lambda result: result.worst)
 
 
 def _best_share(chosen: Outcomes, measure: Measure, sets: list[BlockSet], blocks: int) -> list[float]:
     best = chosen.best_draws(measure)
-    held = np.array([[block in own for block in range(blocks)] for own in sets])
+    held = np.array([[block in protected for block in range(blocks)] for protected in sets])
     return held[best].mean(0).tolist()
 
 
@@ -264,14 +268,14 @@ def _reported_sets(
     reported: Outcomes,
     names: dict[BlockSet, list[str]],
 ) -> list[ReportedSet]:
-    found = []
-    for index, (own, reasons) in enumerate(names.items()):
-        size = candidates.plan(own).size
-        place = sets.index(own) if own else None
-        found.append(
+    reported_sets = []
+    for index, (protected, reasons) in enumerate(names.items()):
+        size = candidates.plan(protected).size
+        place = sets.index(protected) if protected else None
+        reported_sets.append(
             ReportedSet(
                 names=reasons,
-                blocks=own,
+                blocks=protected,
                 rank=None if place is None else chosen.rank("worst", place),
                 disparity_rank=None if place is None else chosen.rank("disparity", place),
                 worst=reported.estimate("worst", index),
@@ -284,4 +288,4 @@ def _reported_sets(
                 compression=size.compression,
             )
         )
-    return found
+    return reported_sets

@@ -81,12 +81,12 @@ class MixtureStudy(Displayed, _Result):
     recommendation: Recommendation
 
     def of(self, mix: Mix, passages: int) -> Setting:
-        return next(own for own in self.settings if (own.mix, own.passages) == (mix, passages))
+        return next(setting for setting in self.settings if (setting.mix, setting.passages) == (mix, passages))
 
     @property
     def most(self) -> int:
         """All passages."""
-        return max(own.passages for own in self.settings)
+        return max(setting.passages for setting in self.settings)
 
     def name(self, mix: Mix) -> str:
         return mix_name(mix, self.only)

@@ -72,8 +72,8 @@ class Recalibrations:
         """Of the text itself, without start tokens."""
         model, texts = self.session.original, self.session.split.calibration.select(codes).spread(passages)
         counts = {}
-        for code, own in texts.by_language.items():
-            sequences = [s for passage in readings(model, own, self.session.options) for s in passage.sequences]
+        for code, of_language in texts.by_language.items():
+            sequences = [s for passage in readings(model, of_language, self.session.options) for s in passage.sequences]
             counts[code] = sum(int(mask.sum()) for s in sequences for mask in text_masks(model, [s]).values())
         return counts
 

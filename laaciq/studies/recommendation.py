@@ -80,11 +80,11 @@ def degradation_interval(loss: Estimate) -> str:
     return "" if collapsed else f"{100 * np.expm1(loss.low):z.1f} to {100 * np.expm1(loss.high):z.1f}"
 
 
-def left_out_sentence(own: LeftOut) -> str:
-    verdict = "beyond noise" if own.rise.low > 0 or own.rise.high < 0 else "a difference within noise"
+def left_out_sentence(left_out: LeftOut) -> str:
+    verdict = "beyond noise" if left_out.rise.low > 0 or left_out.rise.high < 0 else "a difference within noise"
     return (
-        f"{language(own.language).name} loses {degradation(own.with_own)} with its own text among equals, "
-        f"{degradation(own.without_own)} without ({verdict})."
+        f"{language(left_out.language).name} loses {degradation(left_out.with_own)} with its own text among equals, "
+        f"{degradation(left_out.without_own)} without ({verdict})."
     )
 
 

@@ -125,7 +125,7 @@ def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str,
     anatomy = session.original.anatomy
     parts = [name for name in losses if name != TOGETHER]
     languages, blocks = losses[TOGETHER].codes, len(anatomy.block_names)
-    by_part = {name: found.by_language() for name, found in losses.items()}
+    by_part = {name: losses_of_part.by_language() for name, losses_of_part in losses.items()}
     together = by_part[TOGETHER]
     loss = {code: [by_part[name][code] for name in parts] for code in languages}
     first, *others = (losses[name] for name in parts)
@@ -134,7 +134,7 @@ def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str,
         pooled_kurtosis([linear.matrix for linear in anatomy.linears if linear.block == block])
         for block in range(blocks)
     ]
-    block_losses = {code: [found.value for found in loss[code][:blocks]] for code in languages}
+    block_losses = {code: [estimate.value for estimate in loss[code][:blocks]] for code in languages}
     return Sensitivity(
         model=session.folder.name,
         texts=f"{texts.name}, {part} part",

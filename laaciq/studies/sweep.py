@@ -77,8 +77,8 @@ def _result(evaluations: dict[int, Evaluation], options: SweepOptions) -> Sweep:
     # The original decides who is served, so that every number of bits says the same.
     first = next(iter(evaluations.values()))
     served = [result.language for result in first.languages if result.served]
-    degradation = {code: {bits: found[code].degradation for bits, found in evaluations.items()} for code in served}
-    disparity = {bits: found.disparity for bits, found in evaluations.items()}
+    degradation = {code: {bits: result[code].degradation for bits, result in evaluations.items()} for code in served}
+    disparity = {bits: result.disparity for bits, result in evaluations.items()}
     return Sweep(
         model=first.original,
         texts=first.texts,
@@ -88,7 +88,7 @@ def _result(evaluations: dict[int, Evaluation], options: SweepOptions) -> Sweep:
         tolerated_bits={code: tolerated_bits(by_bits, options.tolerance) for code, by_bits in degradation.items()},
         disparity=disparity,
         critical_bits=critical_bits(disparity),
-        summary={bits: found.summary for bits, found in evaluations.items()},
+        summary={bits: result.summary for bits, result in evaluations.items()},
         **options.model_dump(include={"bits", "tolerance", "group_size", "symmetric", "method"}),
     )
 
@@ -98,7 +98,7 @@ def critical_bits(disparity: dict[int, Disparity | None]) -> int | None:
 
     One B alone is beyond it by chance in one of twenty sweeps; the run from below is not.
     """
-    judged = {bits: found for bits, found in sorted(disparity.items()) if found is not None}
+    judged = {bits: result for bits, result in sorted(disparity.items()) if result is not None}
     return max(takewhile(lambda bits: judged[bits].beyond_noise, judged), default=None)
 
 
@@ -106,7 +106,7 @@ def tolerated_bits(degradation: dict[int, Estimate | None], tolerance: float) ->
     """The smallest B from which on, at every larger B too, the upper end of D's interval is at most `tolerance`."""
 
     def tolerated(bits: int) -> bool:
-        found = degradation[bits]
-        return found is not None and found.high <= tolerance
+        result = degradation[bits]
+        return result is not None and result.high <= tolerance
 
     return min(takewhile(tolerated, sorted(degradation, reverse=True)), default=None)

@@ -25,7 +25,7 @@ def shortened(model: LanguageModel, texts: Texts, *, passages: int, tokens: int)
     return replace(
         few,
         by_language={
-            code: replace(own, texts=tuple(first_tokens(model.tokenizer, text, tokens) for text in own.texts))
-            for code, own in few.by_language.items()
+            code: replace(short, texts=tuple(first_tokens(model.tokenizer, text, tokens) for text in short.texts))
+            for code, short in few.by_language.items()
         },
     )

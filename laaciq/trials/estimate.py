@@ -187,7 +187,7 @@ class CostModel:
         shape, reading = self.shape, Reading()
         for passages in texts.by_language.values():
             reading = reading + self._reading([passages], scored=False)
-        watched = sum(inputs + outputs for own in shape.matrices for outputs, inputs in own)
+        watched = sum(inputs + outputs for block in shape.matrices for outputs, inputs in block)
         hooks = Work(elements=6 * watched * reading.tokens, calls=30 * sum(map(len, shape.matrices)) * reading.batches)
         # In float64, at half the speed.
         squares = Work(products=2 * 2 * shape.width**2 * reading.read)
