@@ -14,7 +14,7 @@ from laaciq.profiling.results import Profile
 from laaciq.studies.rescaling import plant_outliers
 from tests.tiny import ARCHITECTURES, save_tiny
 
-FEW = {"languages": ["eng", "swa"], "served_bound": 100.0}
+FEW = {"languages": ["eng", "swa"]}
 
 
 def planted(architecture, folder, blocks):
@@ -37,7 +37,7 @@ def test_screening_names_exactly_the_planted_blocks(architecture, tmp_path):
 
 def test_planting_leaves_the_function_as_it_is(tmp_path):
     plain, twin = planted("llama", tmp_path, [0])
-    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", **FEW)
+    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", served_bound=100.0, **FEW)
     assert all(abs(result.loss.value) < 1e-4 for result in evaluation.languages)
 
 
