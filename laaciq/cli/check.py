@@ -26,11 +26,9 @@ def check(as_json: shared.AsJson = False, **given: Any) -> None:
     Exit status: 0 if every limit passes, 1 if one fails, 3 if none fails and
     one is inconclusive, 2 if an option is wrong.
     """
-    CheckOptions.of(**given)
+    from laaciq.commands.check import check as check_verb
 
-    from laaciq.commands.check import check as judge_run
-
-    result = judge_run(**given)
+    result = check_verb(**given)
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
     else:

@@ -13,7 +13,7 @@ from laaciq.cli.fitting import Column, FittedTable
 from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
-    from laaciq.evaluation import Estimate
+    from laaciq.stats.estimate import Estimate
     from laaciq.studies.gateway import Gateway, ReportedSet
     from laaciq.studies.outcomes import Measure, Rank
 

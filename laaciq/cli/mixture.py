@@ -38,7 +38,7 @@ def mixture(
         typer.echo(result.model_dump_json(indent=1))
         return
     Console().print(mixture_table(result))
-    shared.print_lines(f"Report: {folder / 'mixture.html'}")
+    shared.print_lines(f"Report: {folder / 'report.html'}")
 
 
 def mixture_table(result: MixtureStudy) -> RenderableType:

@@ -40,7 +40,7 @@ _PANELS = {
     ),
     "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "runtime", "table_overhead"),
     "Calibration": (
-        *("calibration_languages", "hold_out", "calibration", "calibration_passages"),
+        *("calibration_languages", "hold_out", "calibration", "calibration_passages", "draws"),
         *("single_language", "rounds", "leave_out"),
     ),
     "Measuring": (

@@ -39,7 +39,7 @@ def profile(
         typer.echo(result.model_dump_json(indent=1))
         return
     Console().print(profile_tables(result))
-    shared.print_lines(f"Report: {folder / 'profile.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder)])}")
+    shared.print_lines(f"Report: {folder / 'report.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder)])}")
 
 
 @shared.takes(ScreenOptions)

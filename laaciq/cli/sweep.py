@@ -13,7 +13,7 @@ from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
 from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
-    from laaciq.evaluation import Estimate
+    from laaciq.stats.estimate import Estimate
     from laaciq.studies.sweep import Sweep
 
 

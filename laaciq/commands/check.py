@@ -8,7 +8,7 @@ the estimate is within the limit and the upper end is not, if a language has few
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,6 +16,7 @@ from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.options import CheckOptions
+from laaciq.options.keywords import CheckKeywords
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 JudgedBy = Literal["estimate", "upper end", "lower end"]
@@ -65,29 +66,21 @@ class CheckResult(_Result):
         return EXIT_STATUS[self.verdict]
 
 
-def check(
-    run: str | Path,
-    *,
-    max_degradation: float | None = None,
-    max_disparity: float | None = None,
-    strict: bool = False,
-    lenient: bool = False,
-) -> CheckResult:
-    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`.
+def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
+    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`. Options
+    as in `CheckOptions`.
 
     A language that collapsed fails both limits; fewer than two languages that can be compared fail `max_disparity`. `strict` judges by the
     upper end of the interval, `lenient` by the lower end.
     """
-    CheckOptions.of(
-        run=run, max_degradation=max_degradation, max_disparity=max_disparity, strict=strict, lenient=lenient
-    )
-    judged_by: JudgedBy = "upper end" if strict else "lower end" if lenient else "estimate"
-    evaluation = read_evaluation(Path(run))
+    chosen = CheckOptions.of(run=run, **options)
+    judged_by: JudgedBy = "upper end" if chosen.strict else "lower end" if chosen.lenient else "estimate"
+    evaluation = read_evaluation(Path(chosen.run))
     limits = []
-    if max_degradation is not None:
-        limits.append(_check_degradation(evaluation, max_degradation, judged_by))
-    if max_disparity is not None:
-        limits.append(_check_disparity(evaluation, max_disparity, judged_by))
+    if chosen.max_degradation is not None:
+        limits.append(_check_degradation(evaluation, chosen.max_degradation, judged_by))
+    if chosen.max_disparity is not None:
+        limits.append(_check_disparity(evaluation, chosen.max_disparity, judged_by))
     return CheckResult(verdict=_worst([limit.verdict for limit in limits]), limits=limits)
 
 

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibrating
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.models import find_model
 from laaciq.models.loading import pick_device
 from laaciq.options import REFERENCE, CompareOptions
@@ -47,7 +47,7 @@ def compare(
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
-        find_model(chosen.model), split, chosen.measuring(), progress or Progress(), device,
+        find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
         target, {"command": CompareOptions(model=chosen.model).command}, overwrite,
     )  # fmt: skip
     cost = estimate(session.folder, test, device=place)

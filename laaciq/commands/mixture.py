@@ -31,6 +31,6 @@ def mixture(
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
     result = mixture_study(session, chosen)
     session.store.write("mixture.json", result.model_dump_json(indent=1))
-    session.store.write("mixture.html", mixture_html(result))
+    session.store.write("report.html", mixture_html(result))
     session.store.finish()
     return result

@@ -155,6 +155,13 @@ class BenchKeywords(TypedDict, total=False):
     batch: int
 
 
+class CheckKeywords(TypedDict, total=False):
+    max_degradation: float | None
+    max_disparity: float | None
+    strict: bool
+    lenient: bool
+
+
 class CardKeywords(TypedDict, total=False):
     base_model: str | None
     name: str | None

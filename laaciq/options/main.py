@@ -163,7 +163,8 @@ class CheckOptions(Options):
         default=None, ge=0, description="Largest disparity, max D − min D, as a fraction: 0.03 is 3 percentage points."
     )
     strict: bool = Field(
-        default=False, description="Judge by the upper end of the 95 % interval: pass only what is shown to hold."
+        default=False,
+        description="Judge by the upper end of the 95 % interval: pass only what is shown to hold. The estimate judges by default.",
     )
     lenient: bool = Field(
         default=False, description="Judge by the lower end of the 95 % interval: fail only what is shown to fail."

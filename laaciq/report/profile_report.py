@@ -12,15 +12,14 @@ from laaciq.report.page import drawing, heading, page, paragraph, table
 from laaciq.report.profile_plots import CAPTIONS, profile_figures
 
 
-def write_profile_report(profile: Profile, screening: Screening, path: Path) -> None:
-    """Beside the profile `NAME.json`: `NAME.html`, and every plot as PNG and SVG in `NAME-plots/`."""
+def write_profile_report(profile: Profile, screening: Screening, folder: Path) -> None:
+    """`report.html` in `folder`, and every plot as PNG and SVG in `plots/`."""
     figures = profile_figures(profile)
-    folder = path.with_name(f"{path.stem}-plots")
     for name, figure in figures.items():
         for kind in ("png", "svg"):
-            write_bytes(folder / f"{name}.{kind}", render(figure, kind))
+            write_bytes(folder / "plots" / f"{name}.{kind}", render(figure, kind))
     drawings = [drawing(figure, CAPTIONS[name]) for name, figure in figures.items()]
-    write_text(path.with_suffix(".html"), profile_html(profile, screening, drawings))
+    write_text(folder / "report.html", profile_html(profile, screening, drawings))
 
 
 def profile_html(profile: Profile, screening: Screening, drawings: list[str]) -> str:

@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel
 
 from laaciq.corpus import Passages, Split, Texts, read_split
-from laaciq.engine.progress import Progress
+from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
@@ -71,7 +71,7 @@ class Session:
         if passages is not None:
             split = replace(split, test=split.test.spread(passages))
         return cls(
-            folder, split, options, progress or Progress(), device,
+            folder, split, options, progress or default_progress(), device,
             None if out is None else Path(out), description or {}, overwrite, recipe,
         )  # fmt: skip
 
@@ -196,7 +196,7 @@ class Session:
         missing = [texts[code] for code in self.pending(candidate.name, candidate.key, texts, part=part)]
         if missing:
             with candidate.applied(self.copy(), missing[0].language.code) as model:
-                measurements = measure_pooled(self.original, model, missing, self.options)
+                measurements = measure_pooled(self.original, model, missing, self.options, progress=self.progress)
             for measurement, passages in zip(measurements, missing, strict=True):
                 self._keep(candidate, measurement, passages, part)
         return self._read(candidate, texts, part)

@@ -25,6 +25,6 @@ def test_export_says_what_it_did(tmp_path):
     assert "vLLM itself was not run" in shown
     assert "MB before" in shown
     assert "eng English" in shown
-    found = json.loads(invoke(*words, *folding, "--json").stdout)
-    assert [rule["broken_by"] for rule in found["vllm"]] == [[]] * 4
-    assert len(found["after"]["languages"]) == 2
+    result = json.loads(invoke(*words, *folding, "--overwrite", "--json").stdout)
+    assert [rule["broken_by"] for rule in result["vllm"]] == [[]] * 4
+    assert len(result["after"]["languages"]) == 2

@@ -4,8 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from laaciq.cli import app
+from laaciq.cli.gateway import gateway_table
 from laaciq.errors import BadOption
-from laaciq.studies import Gateway
+from laaciq.studies.gateway import Gateway
+from tests.cli.rendering import assert_legible
 from tests.tiny import save_tiny
 
 
@@ -31,6 +33,12 @@ def test_the_table_says_what_was_found(finished):
     assert "among 6 sets" in shown
     assert f"Chosen on {found.validation_tokens:,} validation tokens" in shown
     assert found.method == "mse"
+
+
+def test_losses_are_legible_in_narrow_terminals(finished):
+    folder, _, _ = finished
+    result = Gateway.model_validate_json((folder / "out/gateway.json").read_text())
+    assert_legible(gateway_table(result), *(f"{1000 * tested.worst.value:z.1f}" for tested in result.tested))
 
 
 def test_json_is_the_result(finished):

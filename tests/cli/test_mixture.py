@@ -4,12 +4,26 @@ import pytest
 from typer.testing import CliRunner
 
 from laaciq.cli import app
+from laaciq.cli.mixture import mixture_table
 from laaciq.cli.options import split_numbers
 from laaciq.errors import BadOption, UnknownLanguage
-from laaciq.studies import MixtureStudy
+from laaciq.studies.mixture_results import MixtureStudy
+from laaciq.studies.recommendation import degradation
+from tests.cli.rendering import assert_legible
 from tests.tiny import save_tiny
 
-QUICK = ["--languages", "eng,swa", "--passages", "1", "--rounds", "0", "--test-passages", "2", "--leave-out", "swa"]
+QUICK = [
+    "--languages",
+    "eng,swa",
+    "--calibration-passages",
+    "1",
+    "--rounds",
+    "0",
+    "--passages",
+    "2",
+    "--leave-out",
+    "swa",
+]
 QUICK += ["--served-bound", "100", "--bits", "3", "--group-size", "16"]
 
 
@@ -23,12 +37,13 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path):
     shown = CliRunner().invoke(app, asked, env={"COLUMNS": "120"})
     assert shown.exit_code == 0, shown.output
     found = MixtureStudy.model_validate(json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout))
-    assert found == MixtureStudy.model_validate_json((tmp_path / "run/calibration.json").read_text())
+    assert found == MixtureStudy.model_validate_json((tmp_path / "run/mixture.json").read_text())
     assert (found.bits, found.group_size, found.symmetric, found.test_passages) == (3, 16, False, 2)
+    assert_legible(mixture_table(found), *(degradation(setting.worst) for setting in found.settings))
     words = " ".join(shown.stdout.split())
     assert found.recommendation.sentence in words
     assert all(name in words for name in ("equal", "proportional", "minimax", "English only", "Swahili loses"))
-    assert found.recommendation.sentence in (tmp_path / "run/mixture.html").read_text()
+    assert found.recommendation.sentence in (tmp_path / "run/report.html").read_text()
 
 
 def test_what_cannot_be_done_is_said(tiny, tmp_path):
@@ -37,5 +52,5 @@ def test_what_cannot_be_done_is_said(tiny, tmp_path):
 
     assert isinstance(refusal("--languages", "swa,hin"), UnknownLanguage)
     assert isinstance(refusal("--languages", "eng,swa", "--leave-out", "tam"), UnknownLanguage)
-    assert isinstance(refusal("--passages", "few"), BadOption)
+    assert isinstance(refusal("--calibration-passages", "few"), BadOption)
     assert split_numbers("passages", "1, 5,") == (1, 5)

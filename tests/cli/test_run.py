@@ -1,11 +1,10 @@
 import json
-import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from laaciq.cli import app
+from laaciq.cli import app, main
 from tests.tiny import save_tiny
 
 
@@ -36,6 +35,15 @@ def test_the_table_names_languages_loss_and_next_command(finished):
     assert "swa Swahili" in shown
     assert "laaciq check" in shown
     assert "report.html" in shown
+
+
+def test_the_run_can_be_repeated_by_its_recipe(finished):
+    folder, words, _ = finished
+    again = ["run", "--config", str(folder / "out/recipe.yaml"), "--out", str(folder / "out"), "--json"]
+    assert (folder / "out/recipe.yaml").read_text().startswith("# Read by: laaciq run --config recipe.yaml\nmodel: ")
+    # Another command would be refused in the same folder.
+    repeated = json.loads(CliRunner().invoke(app, again).stdout)
+    assert repeated == json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
 
 
 def test_json_is_json(finished):
@@ -77,12 +85,14 @@ def test_evaluate_takes_what_run_made(finished):
         ["evaluate", "/nowhere", "--against", "reference"],
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(words, tmp_path):
-    """Through the real program: no traceback may reach the user, nothing may be written."""
-    command = [sys.executable, "-m", "laaciq", *words]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("laaciq: ")
-    assert len(result.stderr.splitlines()) == 1
+def test_bad_input_is_one_sentence_and_status_2(words, tmp_path, monkeypatch, capsys):
+    """No traceback may reach the user, nothing may be written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["laaciq", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("laaciq: ")
+    assert len(printed.err.splitlines()) == 1
     assert not list(tmp_path.iterdir())

@@ -1,21 +1,13 @@
 """D is legible in every terminal: tables lose what matters least."""
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from laaciq.cli.tables import evaluation_table
+from tests.cli.rendering import rendered
 from tests.cli.results import evaluation
 
 LOSSES = {"eng": 0.018, "swa": 0.048, "tam": 5.57, "por": 0.005, "ind": 20.0}
 BASELINE = {"eng": 0.028, "swa": 0.087, "tam": 6.0, "por": 20.0, "ind": 0.052}
-
-
-def rendered(table, width):
-    console = Console(width=width, file=StringIO())
-    console.print(table)
-    return console.file.getvalue().splitlines()
 
 
 def row(lines, code):
