@@ -4,12 +4,7 @@ Imports neither torch nor transformers, and nothing else of laaciq but its error
 """
 
 from laaciq.options.base import Options, is_repeated
-from laaciq.options.groups import (
-    GridOptions,
-    MeasureOptions,
-    WeightOptions,
-    reads_text,
-)
+from laaciq.options.groups import GridOptions, MeasureOptions
 from laaciq.options.inspection import ProfileOptions, ScreenOptions, SurveyOptions, is_profile
 from laaciq.options.interoperation import BenchOptions, ExportOptions, ImatrixOptions, SpeedOptions, TasksOptions
 from laaciq.options.main import (
@@ -41,6 +36,7 @@ from laaciq.options.values import (
     Runtime,
     flag,
 )
+from laaciq.options.weights import WeightOptions, reads_text
 
 __all__ = [
     "BITS",

@@ -9,20 +9,22 @@ from pydantic import Field, model_validator
 from laaciq.errors import BadOption
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import (
-    READS_NO_TEXT,
-    CalibrationOptions,
     GridOptions,
     MeasuredModelOptions,
     MeasureOptions,
     PassageOptions,
-    PlanningOptions,
     SizeOptions,
     TextOptions,
-    WeightOptions,
-    reads_text,
 )
 from laaciq.options.methods import find_method
 from laaciq.options.values import Source
+from laaciq.options.weights import (
+    READS_NO_TEXT,
+    CalibrationOptions,
+    PlanningOptions,
+    WeightOptions,
+    reads_text,
+)
 
 _METHOD = "How weights become codes; 'laaciq methods' lists the methods."
 
