@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laaciq.cli import app, main
+from laaciq.commands.run import RunResult
 from tests.tiny import save_tiny
 
 
@@ -50,6 +51,7 @@ def test_json_is_json(finished):
     _, words, _ = finished
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert [r["language"] for r in found["evaluation"]["languages"]] == ["eng", "swa", "hin"]
+    assert "Swahili" in RunResult.model_validate(found)._repr_html_()
     assert found["options"]["bits"] == found["plans"]["plans"][""]["tensors"][0]["bits"] == 2
 
 
