@@ -15,6 +15,7 @@ check: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 clean:
 	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,7 +2,7 @@
 
     python -m benchmarks.gguf_runtimes [--affine] [--languages eng,swa,hin,amh,zho] [--passages 12]
 
-Needs `pip install 'laaciq[gguf]' llama-cpp-python`.
+Needs `pip install '.[gguf]' llama-cpp-python`.
 """
 
 from __future__ import annotations

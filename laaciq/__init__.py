@@ -13,6 +13,7 @@ import wrapt
 from laaciq import reference
 from laaciq.errors import LaaciqError
 from laaciq.lazy import lazy_names
+from laaciq.version import __version__
 
 if TYPE_CHECKING:
     from laaciq.commands.bench import bench
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from laaciq.commands.sweep import sweep
     from laaciq.commands.tasks import tasks
     from laaciq.corpus import read_split, read_texts
-
-__version__ = "0.1.0"
 
 __all__ = [
     "LaaciqError",

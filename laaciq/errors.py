@@ -5,7 +5,7 @@ The command line prints the message without a traceback and exits with status 2.
 
 
 class LaaciqError(Exception):
-    """Base of all errors that the user can mend."""
+    """Base of all errors that the user can fix."""
 
 
 class UnknownLanguage(LaaciqError):
@@ -17,7 +17,7 @@ class BrokenTexts(LaaciqError):
 
 
 class MissingExtra(LaaciqError):
-    """An optional library is needed and not installed."""
+    """An optional library is needed and not installed. The message ends in `install_hint`."""
 
 
 class BrokenModel(LaaciqError):
@@ -29,8 +29,13 @@ class BadOption(LaaciqError):
 
 
 class OutputConflict(LaaciqError):
-    """The output folder holds something that is not ours to overwrite."""
+    """The output is in use: it holds finished work that is replaced only on request, or files of others."""
 
 
 class TooLittleMemory(LaaciqError):
     """The work would not fit into memory."""
+
+
+def install_hint(extra: str) -> str:
+    """How to install an optional library. The package is on no index: extras are installed from a clone."""
+    return f"run pip install '.[{extra}]' in your clone of laaciq"

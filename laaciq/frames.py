@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laaciq.errors import MissingExtra
+from laaciq.errors import MissingExtra, install_hint
 
 if TYPE_CHECKING:
     import pandas
@@ -15,5 +15,5 @@ def flat_frame(rows: list[dict[str, Any]]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
-        raise MissingExtra("pandas is not installed: pip install 'laaciq[frames]'") from None
+        raise MissingExtra(f"pandas is not installed: {install_hint('frames')}") from None
     return pandas.json_normalize(rows)

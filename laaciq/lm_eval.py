@@ -1,6 +1,7 @@
-"""Lets lm-evaluation-harness load our checkpoints: `import laaciq.lm_eval`, then model `laaciq`; `laaciq lm-eval` does so for its command line.
+"""Lets lm-evaluation-harness load our checkpoints: `import laaciq.lm_eval` registers the model `laaciq`; `laaciq lm-eval` does the same for
+the harness's command line.
 
-The harness finds models by name among those that were registered, and has no other door for foreign packages.
+The harness finds models by name among those that are registered in its process.
 """
 
 from __future__ import annotations
@@ -8,20 +9,19 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from laaciq.errors import BadOption, MissingExtra
+from laaciq.errors import BadOption, MissingExtra, install_hint
 
 try:
     from lm_eval.__main__ import cli_evaluate
     from lm_eval.api.registry import register_model
     from lm_eval.models.huggingface import HFLM
 except ImportError as error:
-    raise MissingExtra(f"lm-evaluation-harness cannot be used ({error}): pip install 'laaciq[lm-eval]'") from None
+    raise MissingExtra(f"lm-evaluation-harness cannot be imported ({error}): {install_hint('lm-eval')}") from None
 
 
 @register_model("laaciq")
 class LaaciqLM(HFLM):
-    """The harness's own model `hf`, which needs no more than that this package was imported; and for checkpoints with tables of scales by
-    language, the `language` whose table is used."""
+    """The harness's model `hf` with one more option: `language` selects the scales of that language in a checkpoint that has them."""
 
     def __init__(self, pretrained: Any, language: str | None = None, **options: Any) -> None:
         super().__init__(pretrained, **options)
@@ -29,13 +29,13 @@ class LaaciqLM(HFLM):
             return
         switch = getattr(self.model, "language", None)
         if switch is None:
-            raise BadOption(f"language={language} was given, but {pretrained} is no checkpoint of laaciq: leave it out")
-        # Held for as long as the model lives: the shared scales come back when it ends.
-        self._speaking = switch(language)
-        self._speaking.__enter__()
+            raise BadOption(f"language={language} needs a checkpoint of laaciq, and {pretrained} is none: leave it out")
+        # Entered and never left: the model keeps these scales for as long as it lives.
+        self._language_scales = switch(language)
+        self._language_scales.__enter__()
 
 
 def command_line(words: list[str]) -> None:
-    """The harness's own, which reads the words that the process was started with."""
+    """Run the harness's command line, which reads `sys.argv`."""
     sys.argv = ["lm-eval", *words]
     cli_evaluate()

@@ -101,5 +101,5 @@ def test_without_the_harness_one_sentence_says_what_to_install():
     command = [sys.executable, "-m", "laaciq", "lm-eval", "run", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'laaciq[lm-eval]'" in done.stderr
+    assert "pip install '.[lm-eval]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1

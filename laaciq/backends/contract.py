@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from laaciq.errors import BadOption, MissingExtra
+from laaciq.errors import BadOption, MissingExtra, install_hint
 from laaciq.models import dissect
 
 # As in the examples of llmcompressor.
@@ -68,7 +68,7 @@ class Backend:
         if bits not in self.bits:
             raise BadOption(f"{self.name} has {' or '.join(map(str, self.bits))} bits, not {bits}")
         if not self.installed:
-            raise MissingExtra(f"{self.library} is not installed: pip install 'laaciq[{self.extra}]'")
+            raise MissingExtra(f"{self.library} is not installed: {install_hint(self.extra)}")
 
     def quantize(
         self, model: torch.nn.Module, tokenizer: Any, texts: list[str], *, bits: int, device: str = "cpu"

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from laaciq.errors import BadOption
-from laaciq.exporting.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.models.gguf_file import gguf_file, import_gguf
 
 # Transformers' model types.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text")
@@ -26,25 +27,20 @@ def names_in_gguf(model: Any) -> dict[str, str]:
 
 def write_gguf(model: Any, path: Path) -> None:
     """Matrices in the model's type, everything else in float32."""
-    import gguf
-
+    gguf = import_gguf()
     architecture, names = GgufArchitecture(model.config), names_in_gguf(model)
-    writer = gguf.GGUFWriter(path, architecture.name)
-    architecture.describe(writer)
-    writer.add_tokenizer_model("none")
-    for name, parameter in model.named_parameters():
-        values = parameter.detach().float().cpu()
-        if (rows := architecture.row_order(name)) is not None:
-            values = values[rows]
-        # Gemma's norms are stored as the 1 + w that they multiply by.
-        if architecture.name == "gemma3" and name.endswith("norm.weight"):
-            values = values + 1
-        kind = gguf.GGMLQuantizationType[_TYPES[parameter.dtype] if parameter.dim() > 1 else "F32"]
-        writer.add_tensor(names[name], gguf.quants.quantize(values.numpy(), kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(path, architecture.name) as writer:
+        architecture.describe(writer)
+        writer.add_tokenizer_model("none")
+        for name, parameter in model.named_parameters():
+            values = parameter.detach().float().cpu()
+            if (rows := architecture.row_order(name)) is not None:
+                values = values[rows]
+            # Gemma's norms are stored as the 1 + w that they multiply by.
+            if architecture.name == "gemma3" and name.endswith("norm.weight"):
+                values = values + 1
+            kind = gguf.GGMLQuantizationType[_TYPES[parameter.dtype] if parameter.dim() > 1 else "F32"]
+            writer.add_tensor(names[name], gguf.quants.quantize(values.numpy(), kind), raw_dtype=kind)
 
 
 def restored_rows(model: Any, name: str, values: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ import torch
 
 from laaciq.backends.contract import Backend, BackendResult, matrices_besides, text_read, token_sequences
 from laaciq.backends.gguf_model import names_in_gguf, restored_rows, write_gguf
-from laaciq.errors import BadOption, BrokenModel, MissingExtra
+from laaciq.errors import BadOption, BrokenModel, MissingExtra, install_hint
 
 # The usual file type of each size, and those with plain blocks of 32.
 K_QUANTS = {2: "Q2_K", 3: "Q3_K_M", 4: "Q4_K_M", 5: "Q5_K_M", 6: "Q6_K", 8: "Q8_0"}
@@ -66,7 +66,7 @@ def quantize_into(
     import llama_cpp
 
     if not hasattr(llama_cpp, "llama_model_imatrix_data"):
-        raise MissingExtra("this llama-cpp-python takes no importance matrix: pip install 'laaciq[llamacpp]'")
+        raise MissingExtra(f"this llama-cpp-python takes no importance matrix: {install_hint('llamacpp')}")
     names = names_in_gguf(model)
     write_gguf(model, folder / "model.gguf")
     sequences = token_sequences(model, tokenizer, texts)

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from laaciq import __version__
 from laaciq.cli import (
     bench,
     card,
@@ -32,6 +31,7 @@ from laaciq.cli import (
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
 from laaciq.errors import LaaciqError
+from laaciq.version import __version__
 
 app = typer.Typer(
     help="Quantize multilingual language models so that no language pays for the others.",

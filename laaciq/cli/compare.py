@@ -59,7 +59,10 @@ def compare(
 
 @shared.takes()
 def backends(as_json: shared.AsJson = False) -> None:
-    """List what other libraries offer to 'laaciq compare', and which of them are installed."""
+    """List what other libraries offer to 'laaciq compare', and which of them are installed.
+
+    One that is not installed shows its extra: run pip install '.[EXTRA]' in your clone of laaciq.
+    """
     from laaciq.backends.registry import BACKENDS
 
     if as_json:
@@ -71,7 +74,7 @@ def backends(as_json: shared.AsJson = False) -> None:
     table = Table("name", "what it does", "bits", "reads text", "installed", box=None)
     for backend in BACKENDS.values():
         bits, reads = ", ".join(map(str, backend.bits)), "yes" if backend.reads_text else "no"
-        installed = "yes" if backend.installed else f"laaciq\\[{backend.extra}]"
+        installed = "yes" if backend.installed else f"no: '.\\[{backend.extra}]'"
         table.add_row(backend.name, backend.summary, bits, reads, installed)
     Console().print(table)
 

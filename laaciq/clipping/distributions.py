@@ -76,12 +76,12 @@ class GeneralisedGaussian(Distribution):
 
     def tail_moment(self, order: int, alpha: ArrayLike) -> np.ndarray:
         """s^k · Γ((k+1)/β, (α/s)^β) / Γ(1/β)."""
-        first, third, own = (special.gammaln(k / self.shape) for k in (1, 3, order + 1))
+        first, third, next_order = (special.gammaln(k / self.shape) for k in (1, 3, order + 1))
         scale = np.exp((first - third) / 2)
         # Where the power overflows, the tail is empty: the incomplete gamma function of ∞ is 0.
         with np.errstate(over="ignore"):
             power = (np.asarray(alpha, dtype=np.float64) / scale) ** self.shape
-        return scale**order * np.exp(own - first) * special.gammaincc((order + 1) / self.shape, power)
+        return scale**order * np.exp(next_order - first) * special.gammaincc((order + 1) / self.shape, power)
 
     def __str__(self) -> str:
         return {1.0: "Laplacian", 2.0: "Gaussian"}.get(self.shape, f"{self.family} β = {self.shape:.4g}")

@@ -93,12 +93,12 @@ class FormulaError:
 def error_table(formula: Formula = FITTED, bits: Iterable[int] | None = None) -> list[FormulaError]:
     """`relative_error` is α/α* − 1, `excess_mse` is MSE(α)/MSE(α*) − 1; of every member of `FAMILY`, at `bits` or all that `formula` has."""
     rows = []
-    for own in formula.coefficients if bits is None else bits:
+    for width in formula.coefficients if bits is None else bits:
         for member in FAMILY:
-            best, alpha = optimal_threshold(member, own), float(clip_ratio(member.kurtosis, own, formula))
-            excess = float(model_mse(member, alpha, own)) / best.mse - 1
+            best, alpha = optimal_threshold(member, width), float(clip_ratio(member.kurtosis, width, formula))
+            excess = float(model_mse(member, alpha, width)) / best.mse - 1
             rows.append(
-                FormulaError(own, str(member), member.kurtosis, best.alpha, alpha, alpha / best.alpha - 1, excess)
+                FormulaError(width, str(member), member.kurtosis, best.alpha, alpha, alpha / best.alpha - 1, excess)
             )
     return rows
 

@@ -56,7 +56,7 @@ def true_optimal_threshold(
     levels = symmetric_levels(bits)
     if isinstance(source, Distribution):
         if weights is not None:
-            raise BadOption("a distribution has its own weights: leave `weights` out")
+            raise BadOption("a distribution takes no weights: leave `weights` out")
         lowest, highest = float(source.tail_moment(1, 0.0)), 10.0 * levels
         # Smooth: the coarsest scan will do.
         alphas = np.geomspace(lowest, highest, SCANNED[0])
@@ -69,8 +69,8 @@ def true_optimal_threshold(
     def error(alpha: float) -> float:
         return float(shares @ (units - quantize(units, alpha, bits)) ** 2)
 
-    found = _least(error, scan_points(min(float(shares @ units), 1.0), float(min(levels, 2)), len(units)))
-    return Optimum(found.alpha * largest, found.mse * largest**2)
+    best = _least(error, scan_points(min(float(shares @ units), 1.0), float(min(levels, 2)), len(units)))
+    return Optimum(best.alpha * largest, best.mse * largest**2)
 
 
 def scan_points(lowest: float, highest: float, values: int) -> np.ndarray:
@@ -83,8 +83,8 @@ def _least(error: Callable[[float], float], alphas: np.ndarray) -> Optimum:
     best = int(np.argmin(errors))
     around = alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)]
     refined = optimize.minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-9 * around[1]})
-    found = Optimum(float(alphas[best]), errors[best]), Optimum(float(refined.x), float(refined.fun))
-    return min(found, key=lambda optimum: optimum.mse)
+    both = Optimum(float(alphas[best]), errors[best]), Optimum(float(refined.x), float(refined.fun))
+    return min(both, key=lambda optimum: optimum.mse)
 
 
 def _sample(source: PatternHistogram | ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +92,7 @@ def _sample(source: PatternHistogram | ArrayLike, weights: ArrayLike | None) -> 
     values, counts = source, weights
     if isinstance(source, PatternHistogram):
         if weights is not None:
-            raise BadOption("a histogram has its own weights: leave `weights` out")
+            raise BadOption("a histogram has counts as weights: leave `weights` out")
         present = np.flatnonzero(source.counts)
         values, counts = source.values[present], source.counts[present]
     magnitudes = np.abs(np.asarray(values, dtype=np.float64)).ravel()

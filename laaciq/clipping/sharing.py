@@ -46,7 +46,7 @@ def sharing_cost(
 ) -> SharingCost:
     """Weights of κ_eff clipped at the optimum of κ_global, both members of `family`.
 
-    g is the family's own optimum α*(κ), so that no formula's error enters. The parabolas hold in the limit κ_eff → κ_global.
+    g is the optimum of the family α*(κ), so that no formula's error enters. The parabolas hold in the limit κ_eff → κ_global.
     """
 
     def optimum(kurtosis: float) -> float:
@@ -75,8 +75,8 @@ def sharing_table(bits: Iterable[int]) -> list[SharingCost]:
     """A threshold for κ = 3 (Laplacian), shared by weights from nearly Gaussian to κ = 24, in both families."""
     chosen = tuple(bits)
     return [
-        sharing_cost(effective, SHARED_KURTOSIS, own, family=family)
+        sharing_cost(effective, SHARED_KURTOSIS, width, family=family)
         for family in FAMILIES
         for effective in EFFECTIVE_KURTOSES
-        for own in chosen
+        for width in chosen
     ]

@@ -1,4 +1,4 @@
-"""`bench`: start the child that measures, follow its progress, and hand on its result or say what it died of."""
+"""`bench`: measure speed and memory in a process of its own, and return its result or the reason why it ended."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def bench(
 
     Without `against` the original is the model of the run that wrote the checkpoint.
     """
-    asked = BenchOptions.of(checkpoint=checkpoint, **options)
-    original = asked.against or recorded_original(Path(asked.checkpoint))
-    request = Request(checkpoint=asked.checkpoint, against=original, device=device, options=asked.group(SpeedOptions))
-    environment = SAFE_BFLOAT16 | os.environ if asked.dtype == "bfloat16" else None
+    chosen = BenchOptions.of(checkpoint=checkpoint, **options)
+    original = chosen.against or recorded_original(Path(chosen.checkpoint))
+    request = Request(checkpoint=chosen.checkpoint, against=original, device=device, options=chosen.group(SpeedOptions))
+    environment = SAFE_BFLOAT16 | os.environ if chosen.dtype == "bfloat16" else None
     command = [sys.executable, "-m", "laaciq.speed.child", request.model_dump_json()]
-    # What libraries print to standard error is told only if the child fails.
+    # What libraries print to standard error is shown only if the process fails.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True) as child,
@@ -57,11 +57,11 @@ def bench(
         if "error" in answer:
             raise getattr(errors, answer["error"])(answer["message"])
         complaints.seek(0)
-        raise death(status, complaints.read(), asked.dtype)
+        raise death(status, complaints.read(), chosen.dtype)
 
 
 def recorded_original(checkpoint: Path) -> str:
-    """A run notes its command above its checkpoints; the model is its first word, left out where it is the reference."""
+    """The model in the command that run.json records above the checkpoint. A command without a model is for the reference model."""
     for folder in checkpoint.absolute().parents[:2]:
         try:
             command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
@@ -76,7 +76,7 @@ def recorded_original(checkpoint: Path) -> str:
 
 
 def _answer(lines: Iterable[str], progress: Progress) -> dict[str, Any]:
-    """An empty line is a step, any other the answer; nothing if the child died before."""
+    """An empty line is a step, any other line the answer; empty if the process ended without one."""
     with progress.stage("loading and measuring", _STEPS) as advance:
         for line in lines:
             if line.strip():
@@ -86,12 +86,12 @@ def _answer(lines: Iterable[str], progress: Progress) -> dict[str, Any]:
 
 
 def death(status: int, complaints: str, dtype: str) -> LaaciqError:
-    """What a child that ended without an answer died of."""
+    """Why a process ended without an answer."""
     if status == -signal.SIGILL:
-        return BadOption(f"this processor lacks an instruction that {dtype} needs here: give --dtype float32")
+        return BadOption(f"this processor lacks an instruction that {dtype} needs: give --dtype float32")
     if status == -signal.SIGKILL:
         return TooLittleMemory(
-            "the measurement was killed, most likely for lack of memory: take a smaller batch or model"
+            "the measurement was killed, most likely for lack of memory: try a smaller --batch or model"
         )
     last_words = complaints.strip().rpartition("\n")[2] or f"exit status {status}"
     end = f"died of {signal.Signals(-status).name}" if status < 0 else f"failed ({last_words})"

@@ -1,4 +1,4 @@
-"""`card`: from a finished run to the README.md that is uploaded with its checkpoint."""
+"""`card`: write the model card of a finished run, the README.md that is uploaded with its checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHECKPOINT = "checkpoint"
 
 
 class Card(BaseModel):
-    """A card that was written. `lacking` says what its head lacks, and what to do about it."""
+    """A card that was written. `lacking` names what is missing in its metadata, and the option that adds it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,20 +48,20 @@ def card(
     overwrite: bool = False,
     **options: Unpack[CardKeywords],
 ) -> Card:
-    """Write the model card of a finished run, to the folder that is uploaded: `README.md` of the run's checkpoint, or `out`. Another
-    text there, perhaps edited by hand, is replaced only with `overwrite`. Options as in `CardOptions`.
+    """Write the model card of a finished run to `README.md` of its checkpoint, or to `out`; options as in `CardOptions`. A file with another
+    text, perhaps edited by hand, is replaced only with `overwrite`.
 
-    `base_model` is the original's name on the hub, known already where the run took it from there; `license` is the original's own where its
-    card says so. `name` is what the quantized model will be called.
+    By default, `base_model` is the model that was quantized, if it came from the hub, and `license` is the one in that model's card. `name`
+    is what the quantized model will be called.
     """
     chosen = CardOptions.of(run=run, **options)
-    found = _read_run(Path(run))
-    original = found.evaluation.original
+    finished = _read_run(Path(run))
+    original = finished.evaluation.original
     base_model = _hub_name(chosen.base_model, "base-model") or (
         original if _from_hub(original, "config.json") else None
     )
     licensed = {"license": chosen.license} if chosen.license else _license_of(original)
-    contents = _public(found, base_model=base_model, name=_hub_name(chosen.name, "name"))
+    contents = _public(finished, base_model=base_model, name=_hub_name(chosen.name, "name"))
     head = card_head(
         contents.evaluation,
         kind=contents.profile.architecture.kind,
@@ -76,14 +76,14 @@ def card(
         write_text(path, text)
     lacking = []
     if base_model is None:
-        lacking.append(f"The head has no base_model, as {original} is not known to be on the hub: give --base-model.")
+        lacking.append(f"The metadata lack base_model: {original} did not come from the hub. Give --base-model.")
     if not licensed:
-        lacking.append("The head has no license, as the original's is not known: give --license.")
+        lacking.append("The metadata lack license: the original has no card here that names one. Give --license.")
     return Card(path=str(path), text=text, lacking=lacking)
 
 
 def _read_run(run: Path) -> CardContents:
-    """Everything that the card needs, of a run whose last command went to its end."""
+    """Everything that the card needs, from a run that reached its end."""
     marker = read_marker(run)
     command = "" if marker is None else str(marker.get("command", ""))
     if marker is None or not command.startswith("laaciq run"):
@@ -122,23 +122,23 @@ def _read(path: Path, kind: type[Result]) -> Result:
         raise BadOption(f"{path} is not of this version: run 'laaciq run' again") from None
 
 
-def _public(found: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
-    """As others should see it: the original under its name on the hub, and no folders of this machine."""
-    evaluation = found.evaluation
+def _public(contents: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
+    """For publication: the original under its name on the hub, and no folders of this machine."""
+    evaluation = contents.evaluation
     original = base_model or _without_folders(evaluation.original)
     shown = {evaluation.original: original}
-    words = [shown.get(word, _without_folders(word)) for word in shlex.split(found.command)]
-    bits = f"{found.plans.first.size.block_bits_per_weight:.3g}"
+    words = [shown.get(word, _without_folders(word)) for word in shlex.split(contents.command)]
+    bits = f"{contents.plans.first.size.block_bits_per_weight:.3g}"
     stem = re.sub(r"[^\w.-]+", "-", Path(original).name).strip(".-")
     return CardContents(
         name=name or f"{stem}-laaciq-{bits}bit",
         evaluation=evaluation.model_copy(update={"original": original, "texts": _without_folders(evaluation.texts)}),
-        plans=found.plans,
-        planning=found.planning,
-        baseline=found.baseline,
-        profile=found.profile,
+        plans=contents.plans,
+        planning=contents.planning,
+        baseline=contents.baseline,
+        profile=contents.profile,
         command=shlex.join(words),
-        version=found.version,
+        version=contents.version,
     )
 
 
@@ -152,28 +152,30 @@ def _hub_name(name: str | None, option: str) -> str | None:
     try:
         validate_repo_id(name)
     except HFValidationError:
-        raise BadOption(f"--{option} {name!r} is no name on the hub: give one such as org/model") from None
+        raise BadOption(f"--{option} {name!r} is not a valid name on the hub: give one such as org/model") from None
     return name
 
 
 def _from_hub(original: str, file: str) -> Path | None:
-    """A file of a model that this machine has from the hub. Nothing is downloaded: a card must not depend on the network."""
+    """A file of a model in the hub's cache on this machine. Nothing is downloaded: a card must not depend on the network."""
     if original == REFERENCE or Path(original).exists():
         return None
     try:
-        found = try_to_load_from_cache(original, file)
+        cached = try_to_load_from_cache(original, file)
     except HFValidationError:
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(cached) if isinstance(cached, str) else None
 
 
 def _license_of(original: str) -> dict[str, str]:
-    """What the original's own card says of its licence; nothing where it has no card or says nothing."""
+    """The entries on the licence in the original's card; empty if it has no card or no such entry."""
     path = Path(original) / CARD if Path(original).is_dir() else _from_hub(original, CARD)
     if original == REFERENCE or path is None or not path.is_file():
         return {}
     try:
-        said = metadata_load(path) or {}
+        metadata = metadata_load(path) or {}
     except (ValueError, OSError, yaml.YAMLError):
-        return {}  # a foreign card that cannot be read says nothing
-    return {key: said[key] for key in ("license", "license_name", "license_link") if isinstance(said.get(key), str)}
+        return {}  # somebody else's card, which cannot be parsed
+    return {
+        key: metadata[key] for key in ("license", "license_name", "license_link") if isinstance(metadata.get(key), str)
+    }

@@ -14,7 +14,7 @@ from laaciq.models.loading import pick_device
 from laaciq.options import REFERENCE, CompareOptions
 from laaciq.options.keywords import CompareKeywords
 from laaciq.report.compare_report import compare_html
-from laaciq.studies.compared_methods import find_compared_methods
+from laaciq.studies.compared_methods import conditions, find_compared_methods
 from laaciq.studies.comparison import Comparison
 from laaciq.studies.rows import Rows
 from laaciq.trials.estimate import estimate, require_memory
@@ -37,6 +37,7 @@ def compare(
     """
     chosen = CompareOptions.of(model=model, **options)
     compared = find_compared_methods(chosen.methods)
+    chosen.refuse_unread(*conditions(compared))
     target, place = Path(out) if out else chosen.default_folder, pick_device(device)
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)

@@ -30,8 +30,10 @@ def evaluate(
     progress: Progress | None = None,
     **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
-    """Measure what `checkpoint`, a quantized model made by anyone, loses in each language against its original; options as in
-    `EvaluateOptions`. With `out`, measurements are kept there, and `evaluation.json`, `report.html` and `report.md` are written."""
+    """What `checkpoint`, a quantized model made by anyone, loses in each language against its original.
+
+    Options as in `EvaluateOptions`. With `out`, measurements are kept there, and `evaluation.json`, `report.html` and `report.md` are written.
+    """
     chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
     session = Session.open(
         chosen.against,

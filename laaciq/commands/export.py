@@ -1,4 +1,4 @@
-"""`export`: a checkpoint in the format of another library, its codes carried over exactly."""
+"""`export`: write a checkpoint in the format of another library, with exactly the same codes."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ def export(
     """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. A finished export is replaced only
     with `overwrite`.
 
-    What the format cannot carry is an error or, with `fold`, stored in 16 bits with shared scales. Where that changes numbers, both are
-    measured on `texts` against the original, which `against` must then name.
+    What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared scales. If that changes what the model
+    computes, the model is measured before and after on `texts`, against the original: name it with `against`.
     """
     progress = progress or default_progress()
-    asked = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
+    chosen = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
     source, folder = read_source(checkpoint), Path(out)
     require_free(folder, overwrite=overwrite)
     misfits = FORMATS[format].misfits(source)
-    if misfits and not asked.fold:
+    if misfits and not chosen.fold:
         raise BadOption(_refusal(format, misfits))
     if sum(misfit.folded_to == "16 bits" for misfit in misfits) == sum(plan.quantized for plan in source.plan.tensors):
         first = f"{misfits[0].tensor}: {misfits[0].reason}" if misfits else "nothing in it is quantized"
         raise BadOption(f"{format} can carry nothing of {checkpoint} ({first}): export to another format")
     changed = changes_numbers(source, misfits)
-    if changed and asked.against is None:
+    if changed and chosen.against is None:
         raise BadOption(
-            f"folding {misfits[0].tensor} changes what the model computes, which is measured: name the original with --against"
+            f"folding {misfits[0].tensor} changes what the model computes. That is measured against the original: name it with --against"
         )
     with atomic_folder(folder) as partial:
         written = FORMATS[format].write(source, misfits, partial)
         before = after = None
-        if changed and asked.against is not None:
-            test = read_split(asked.texts, seed=asked.seed).select(asked.languages).test
+        if changed and chosen.against is not None:
+            test = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages).test
             before, after = evaluate_folding(
                 source,
                 misfits,
-                test.spread(asked.passages),
-                asked.measuring(),
-                against=asked.against,
+                test.spread(chosen.passages),
+                chosen.measuring(),
+                against=chosen.against,
                 device=device,
                 progress=progress,
             )

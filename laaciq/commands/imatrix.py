@@ -1,4 +1,4 @@
-"""`imatrix`: what llama.cpp's own quantizer can be told, so that it too minds all languages: importance of inputs, and types by tensor."""
+"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, of a plan, a type for every tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
 
 
 class Imatrix(BaseModel):
-    """What was written to `folder`, the weights of the languages in it, and the command that uses it."""
+    """The files that were written to `folder`, the weights of the languages in the matrix, and the command that uses it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,19 +41,25 @@ def imatrix(
     progress: Progress | None = None,
     **options: Unpack[ImatrixKeywords],
 ) -> Imatrix:
-    """Write an importance matrix of all served languages' calibration text, each counting alike or by the weights of `plan`, a file made by
-    `laaciq.plan`; and of a plan the types of its tensors. Options as in `ImatrixOptions`."""
+    """Write an importance matrix from the calibration text of all served languages; options as in `ImatrixOptions`.
+
+    Languages count equally, or by the weights of `plan`, a file made by `laaciq.plan`; with a plan, the types of its tensors are written too.
+    A finished result is replaced only with `overwrite`.
+    """
     chosen, folder = ImatrixOptions.of(model=model, **options), Path(out)
-    asked = chosen.measuring()
     require_free(folder, overwrite=overwrite)
-    split = read_split(chosen.texts, seed=asked.seed).select(chosen.languages)
+    split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     loaded = load(find_model(chosen.model), device=device)
     planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
     profile = profile_model(
-        loaded, split.calibration, asked, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress or default_progress()
+        loaded,
+        split.calibration,
+        chosen.measuring(),
+        outlier_kurtosis=OUTLIER_KURTOSIS,
+        progress=progress or default_progress(),
     )
     weights = planned.weights if planned else {}
-    weights = weights or equal_weights(served_languages(profile, asked.served_bound))
+    weights = weights or equal_weights(served_languages(profile, chosen.served_bound))
     files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
     with atomic_folder(folder) as partial:
         write_importance(profile, partial / IMATRIX, weights=weights)

@@ -20,6 +20,7 @@ from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model, with_predictive_redundancy
 from laaciq.profiling.results import Profile
+from laaciq.quantization.dequantized import load_dequantized
 from laaciq.report.profile_report import write_profile_report
 
 PROFILE = "profile.json"
@@ -42,25 +43,20 @@ def profile(
     """
     file = exposure if isinstance(exposure, str | Path) else None
     chosen = ProfileOptions.of(model=model, exposure=file, **options)
-    command = chosen.command
+    description: dict[str, object] = {"command": chosen.command}
     if isinstance(exposure, Mapping):
-        # No command line takes a mapping, but another one makes another profile.
-        command += f" --exposure {json.dumps(dict(exposure))}"
+        description["exposure"] = dict(exposure)
     session = open_session(
-        chosen,
-        out=out,
-        description={"command": command},
-        overwrite=overwrite,
-        device=device,
-        progress=progress,
+        chosen, out=out, description=description, overwrite=overwrite, device=device, progress=progress
     )
     calibration = session.split.calibration
     calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
     tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
 
     def compute() -> Profile:
+        loaded = load_dequantized(session.folder, device=device)
         result = profile_model(
-            session.original,
+            loaded,
             calibration,
             session.options,
             outlier_kurtosis=chosen.outlier_kurtosis,
@@ -71,7 +67,7 @@ def profile(
         if not chosen.predictive:
             return result
         split = replace(session.split, calibration=calibration)
-        return with_predictive_redundancy(result, session.original, split, session.options, progress=session.progress)
+        return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
 
     read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
     measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.place.type)

@@ -65,10 +65,8 @@ def write_checkpoints(
 ) -> None:
     """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own. `rounded` are the layers of a single plan
     that planning has rounded already."""
-    total = sum(sum(t.quantized for t in plan.tensors) + plan.tuned for plan in plans.plans.values())
-    with session.progress.stage("quantizing", total) as advance:
-        for name, folder in plans.folders(root).items():
-            write_checkpoint(
-                session.original, plans.plans[name], folder,
-                calibration=calibration, rounded=rounded, advance=lambda: advance(1),
-            )  # fmt: skip
+    for name, folder in plans.folders(root).items():
+        write_checkpoint(
+            session.original, plans.plans[name], folder,
+            calibration=calibration, rounded=rounded, progress=session.progress,
+        )  # fmt: skip

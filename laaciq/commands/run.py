@@ -45,13 +45,12 @@ class RunResult(Displayed, BaseModel):
 
     `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was found, and `baseline` what GPTQ of the same size,
     calibrated on English, costs. `spread` (over draws of calibration text), `generation` and `numeric_noise` are there where they were
-    requested. `folder` holds everything.
+    requested.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: RunOptions
-    folder: str
     screening: Screening
     plans: PlanSet
     evaluation: Evaluation
@@ -128,7 +127,7 @@ class Chain:
     def run(self) -> RunResult:
         session, options = self.session, self.options
         profile = session.profile(self._profiled)
-        screening = screen_profile(profile, bits=options.bits)
+        screening = screen_profile(profile, bits=options.nominal_bits)
         calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
         stored = [self._store(arm, calibration) for arm in self._arms(profile)]
         main = stored[0]
@@ -137,7 +136,6 @@ class Chain:
         evaluations = [self._evaluate(arm, trial) for arm, trial in zip(stored, measured, strict=True)]
         result = RunResult(
             options=options,
-            folder=str(session.out),
             screening=screening,
             plans=main.decision.plans,
             evaluation=evaluations[0],

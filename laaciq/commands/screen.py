@@ -1,4 +1,4 @@
-"""`screen`: what the theory predicts for a model before anything is quantized."""
+"""`screen`: predict, before anything is quantized, whether languages will lose differently."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def screen(
     progress: Progress | None = None,
     **options: Unpack[ScreenKeywords],
 ) -> Screening:
-    """What the theory predicts for a model, or for a profile that was made before; options as in `ScreenOptions`."""
+    """What the theory predicts for a model, or for a profile that exists; options as in `ScreenOptions`."""
     if isinstance(source, Profile):
-        chosen, found = ScreenOptions.of(source="profile.json", **options), source
+        chosen, profile = ScreenOptions.of(source="profile.json", **options), source
     else:
         chosen = ScreenOptions.of(source=source, **options)
         given = chosen.model_dump(exclude={"source", "bits"}, exclude_unset=True)
-        found = read_or_make(chosen.source, device=device, progress=progress, **given)
+        profile = read_or_make(chosen.source, device=device, progress=progress, **given)
     thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
-    return screen_profile(found, bits=chosen.bits, thresholds=thresholds)
+    return screen_profile(profile, bits=chosen.bits, thresholds=thresholds)

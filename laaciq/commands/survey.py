@@ -1,4 +1,4 @@
-"""`survey`: models side by side."""
+"""`survey`: compare the profiles of several models."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def survey(
     progress: Progress | None = None,
     **options: Unpack[SurveyKeywords],
 ) -> list[SurveyRow]:
-    """Models, or profiles made before, side by side; options as in `SurveyOptions`."""
+    """One row per model, or per profile that exists; options as in `SurveyOptions`."""
     chosen = SurveyOptions.of(models=tuple(map(str, models)), **options)
     given = chosen.model_dump(exclude={"models", "bits"}, exclude_unset=True)
     rows = []
     for model in chosen.models:
-        found = read_or_make(model, device=device, progress=progress, **given)
-        fractions = [result.outlier_fraction for result in found.languages]
+        profile = read_or_make(model, device=device, progress=progress, **given)
+        fractions = [result.outlier_fraction for result in profile.languages]
         rows.append(
             SurveyRow(
-                model=found.model,
-                architecture=found.architecture,
-                max_kurtosis=found.max_kurtosis,
-                outlier_blocks=found.outlier_blocks,
+                model=profile.model,
+                architecture=profile.architecture,
+                max_kurtosis=profile.max_kurtosis,
+                outlier_blocks=profile.outlier_blocks,
                 outlier_fraction_low=min(fractions),
                 outlier_fraction_high=max(fractions),
-                risk=screen_profile(found, bits=chosen.bits).risk,
+                risk=screen_profile(profile, bits=chosen.bits).risk,
             )
         )
     return rows

@@ -1,4 +1,4 @@
-"""`tasks`: test text as tasks of lm-evaluation-harness, in its own format, for any model that it loads."""
+"""`tasks`: write test text as tasks of lm-evaluation-harness, for any model that the harness loads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from laaciq.engine.files import atomic_folder, require_free
 from laaciq.options import TasksOptions
 from laaciq.options.keywords import TasksKeywords
 
-# What all languages of a task share; by the name of the task.
+# What all languages of a group share, by the name of the group.
 TEMPLATES: dict[str, dict[str, Any]] = {
     "laaciq_bits": {
         "output_type": "loglikelihood_rolling",
@@ -28,9 +28,9 @@ TEMPLATES: dict[str, dict[str, Any]] = {
         "doc_to_text": "{{start}}",
         "doc_to_choice": "{{endings}}",
         "doc_to_target": "{{answer}}",
-        # An ending brings its own space, where its script has any.
+        # An ending begins with a space in scripts that use spaces.
         "target_delimiter": "",
-        # All endings are as long: there is nothing to normalise by.
+        # All endings have the same length: there is nothing to normalise by.
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
     },
 }
@@ -38,7 +38,7 @@ _COMMON = {"dataset_path": "json", "test_split": "test", "metadata": {"version":
 
 
 class Tasks(BaseModel):
-    """What was written: `groups` by name, each with its tasks, one a language."""
+    """The groups that were written, by name, each with its tasks: one per language."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,11 +47,11 @@ class Tasks(BaseModel):
 
 
 def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
-    """Write a folder for the harness's `--include_path`, from the test part of the texts: no plan was chosen on it. Options as in
-    `TasksOptions`.
+    """Write a folder for the harness's `--include_path`, from the test part of the texts, on which no plan was chosen; options as in
+    `TasksOptions`. A finished folder is replaced only with `overwrite`.
 
-    `laaciq_bits` asks for bits per byte of every passage, `laaciq_order` which of four endings has its words in order. A group has no
-    mean: it would hide the language that pays most.
+    `laaciq_bits` measures bits per byte of every passage; `laaciq_order` asks which of four endings has its words in order. A group has no
+    mean, which would hide the language that loses most.
     """
     folder, chosen = Path(out), TasksOptions.of(**options)
     require_free(folder, overwrite=overwrite)
@@ -64,17 +64,17 @@ def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKe
             _write(partial / _template(group), _COMMON | template)
             _write(partial / f"{group}.yaml", {"group": group, "task": groups[group]})
             for code in test.languages:
-                # The harness looks for files from where it was started, so their place is told in full.
+                # The harness resolves relative paths from its working directory.
                 data = {"data_files": {"test": str(folder.resolve() / f"{code}.jsonl")}}
-                own = {"include": _template(group), "task": f"{group}_{code}", "dataset_kwargs": data}
-                _write(partial / f"{group}_{code}.yaml", own)
+                task = {"include": _template(group), "task": f"{group}_{code}", "dataset_kwargs": data}
+                _write(partial / f"{group}_{code}.yaml", task)
     return Tasks(folder=str(folder), groups=groups)
 
 
 def _records(passages: Passages) -> str:
     rows = [
-        {"text": text, "start": asked.start, "endings": asked.endings, "answer": asked.answer}
-        for text, asked in zip(passages.texts, questions(passages), strict=True)
+        {"text": text, "start": question.start, "endings": question.endings, "answer": question.answer}
+        for text, question in zip(passages.texts, questions(passages), strict=True)
     ]
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
@@ -84,5 +84,5 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def _template(group: str) -> str:
-    """By the harness's custom without an ending: else it would be taken for a task."""
+    """Without a suffix, as is usual in the harness: with `.yaml` it would count as a task."""
     return f"_{group}_template_yaml"

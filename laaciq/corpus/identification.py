@@ -9,7 +9,7 @@ from collections.abc import Callable
 import langcodes
 
 from laaciq.corpus.languages import language
-from laaciq.errors import MissingExtra, UnknownLanguage
+from laaciq.errors import MissingExtra, UnknownLanguage, install_hint
 
 # How Unicode's character names begin, where that differs from CLDR's name of the script in capitals.
 CHARACTER_NAMES = {
@@ -64,7 +64,7 @@ class LanguageIdentifier:
         try:
             import py3langid
         except ImportError:
-            raise MissingExtra("py3langid is not installed: pip install 'laaciq[generate]'") from None
+            raise MissingExtra(f"py3langid is not installed: {install_hint('generate')}") from None
         # Every language that it knows, best first, each with the logarithm of its likelihood.
         self._rank: Callable[[str], list[tuple[str, float]]] = py3langid.rank
         self._meaning = {label: _close_to(label) for label, _ in self._rank("")}

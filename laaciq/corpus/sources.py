@@ -21,7 +21,7 @@ from laaciq import reference
 from laaciq.corpus.languages import language
 from laaciq.corpus.split import CALIBRATION_SHARE, Split, divide_calibration, split
 from laaciq.corpus.texts import Passages, Texts
-from laaciq.errors import BrokenTexts, MissingExtra, UnknownLanguage
+from laaciq.errors import BrokenTexts, MissingExtra, UnknownLanguage, install_hint
 from laaciq.options import BUILTIN
 
 DOCUMENTS = "documents.txt"
@@ -217,7 +217,7 @@ def _extra(module: str, *, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise MissingExtra(f"{module.partition('.')[0]} is not installed: pip install 'laaciq[{extra}]'") from None
+        raise MissingExtra(f"{module.partition('.')[0]} is not installed: {install_hint(extra)}") from None
 
 
 # Parts

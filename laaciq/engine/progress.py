@@ -99,6 +99,9 @@ class TerminalProgress(Progress):
     @contextmanager
     def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
         stage = Stage(title, total, expected_seconds)
+        if total <= 0:  # nothing to do, nothing to show
+            yield stage.advance
+            return
         with self._bar(stage) if _draws_bars(self.console) else self._lines(stage):
             yield stage.advance
 

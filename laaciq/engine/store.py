@@ -18,9 +18,9 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ValidationError
 
-from laaciq import __version__
 from laaciq.engine.files import remove, remove_partial, write_text
 from laaciq.errors import OutputConflict
+from laaciq.version import __version__
 
 Result = TypeVar("Result", bound=BaseModel)
 MARKER = "run.json"
@@ -253,8 +253,10 @@ def _require_run(path: Path) -> dict[str, Any]:
 
 
 def _command(description: Mapping[str, object]) -> str:
-    command = description.get("command")
-    return f"'{command}'" if command else json.dumps(description)
+    """In words: the command line, and whatever else decides the results."""
+    others = {name: value for name, value in description.items() if name != "command"}
+    parts = [f"'{description['command']}'"] if "command" in description else []
+    return " with ".join([*parts, *([json.dumps(others)] if others or not parts else [])])
 
 
 def _content(path: Path) -> str:

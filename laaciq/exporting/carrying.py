@@ -67,8 +67,15 @@ def fit(plan: TensorPlan, *, bits: tuple[int, ...], groups: tuple[int, ...] | No
     return Layout(min(wide_enough), max(fitting), plan.symmetric)
 
 
+def beside_codes(plan: TensorPlan) -> str | None:
+    """What a tensor has beside its codes and scales, and no other format holds."""
+    if plan.kept:
+        return f"{plan.keep:g} % of its weights are kept in 16 bits"
+    return f"it has a correction of rank {plan.rank}" if plan.rank else None
+
+
 def carry(matrix: QuantizedMatrix, plan: TensorPlan, layout: Layout) -> CarriedMatrix:
-    """The matrix in a layout that `fit` found for its plan, with the shared scales; means exactly the same weights."""
+    """The matrix in a layout that `fit` chose for its plan, with the shared scales; means exactly the same weights."""
     codes, zeros = matrix.codes, matrix.grid.zeros
     if zeros is None:
         middle = 2 ** (layout.bits - 1)

@@ -34,7 +34,7 @@ class Coded:
 
 
 def read_contents(folder: Path) -> Iterator[tuple[str, torch.Tensor | Coded]]:
-    """Every tensor under the model's own name, one at a time."""
+    """Every tensor by its name in the model, one at a time."""
     if not is_checkpoint(folder):
         yield from stream_tensors(ModelFolder(str(folder), folder))
         return

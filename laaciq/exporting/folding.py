@@ -40,21 +40,21 @@ def evaluate_folding(
     source: Source,
     misfits: list[Misfit],
     test: Texts,
-    asked: MeasureOptions,
+    options: MeasureOptions,
     *,
     against: str | Path,
     device: str,
     progress: Progress,
 ) -> tuple[Evaluation, Evaluation]:
-    """The checkpoint, each language with its own scales, and what is exported of it, both against the original in one pass of it."""
+    """The checkpoint with the scales of each language, and its export, both against one pass of the original."""
     original = load(find_model(against), device=device)
     checkpoint = load(find_model(source.folder), device=device)
-    export = folded_twin(original, source, misfits)
+    export = folded_copy(original, source, misfits)
     pairs = []
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:
         for code, passages in test.by_language.items():
             with for_language(checkpoint, code):
-                pairs.append(measure_each(original, [checkpoint, export], passages, asked, advance=advance))
+                pairs.append(measure_each(original, [checkpoint, export], passages, options, advance=advance))
     before, after = (
         evaluate_measurements(
             list(measurements),
@@ -62,8 +62,8 @@ def evaluate_folding(
             quantized=name,
             texts=test.name,
             parallel=test.parallel,
-            served_bound=asked.served_bound,
-            seed=asked.seed,
+            served_bound=options.served_bound,
+            seed=options.seed,
         )
         for name, measurements in zip(
             (str(source.folder), f"{source.folder}, folded"), zip(*pairs, strict=True), strict=True
@@ -73,12 +73,12 @@ def evaluate_folding(
 
 
 @torch.no_grad()
-def folded_twin(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
-    """A twin of the original with the weights of the export: codes mean the same in it, what is folded is rounded to 16 bits."""
-    twin = copy_of(original)
-    apply_checkpoint(twin, source.folder)
+def folded_copy(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
+    """A copy of the original with the weights of the export: codes as in the checkpoint, folded tensors rounded to 16 bits."""
+    quantized = copy_of(original)
+    apply_checkpoint(quantized, source.folder)
     for misfit in misfits:
         if misfit.folded_to == "16 bits":
-            weights = twin.anatomy.matrices[misfit.tensor]
+            weights = quantized.anatomy.matrices[misfit.tensor]
             weights.copy_(to_16bit(weights))
-    return twin
+    return quantized

@@ -14,7 +14,7 @@ import torch
 
 from laaciq.engine.files import write_text
 from laaciq.exporting import gptq, pack_quantized
-from laaciq.exporting.carrying import CarriedMatrix, Layout, carry, fit
+from laaciq.exporting.carrying import CarriedMatrix, Layout, beside_codes, carry, fit
 from laaciq.exporting.gguf_format import GgufFormat
 from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import Source
@@ -35,15 +35,15 @@ class ExportFormat(Protocol):
     def name(self) -> str: ...
 
     def misfits(self, source: Source) -> list[Misfit]:
-        """What it cannot carry as it is."""
+        """The tensors that the format cannot hold as they are."""
 
     def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
-        """The checkpoint with its misfits folded, into an empty folder."""
+        """Write the checkpoint with its misfits folded into an empty folder."""
 
 
 @dataclass(frozen=True)
 class PackedFormat:
-    """A folder for transformers with other parts for every matrix, and the quantization that config.json tells of.
+    """A folder for transformers: every matrix in the parts of another library, and its settings in config.json.
 
     `multiple` is what outputs and inputs must be multiples of, `transposed` whether GPT-2's Conv1D are carried, `brain_scales` whether scales
     may be bfloat16.
@@ -62,20 +62,14 @@ class PackedFormat:
     rules: Callable[[Mapping[str, Layout], Sequence[str]], list[Rule]] | None = None
 
     def misfits(self, source: Source) -> list[Misfit]:
-        found = []
-        for plan in source.plan.tensors:
-            if not plan.quantized:
-                continue
-            if (reason := self._obstacle(plan, source)) is not None:
-                found.append(Misfit(tensor=plan.name, reason=reason, folded_to="16 bits"))
-            elif plan.tables:
-                reason = f"it has {plan.tables} tables of scales for languages"
-                found.append(Misfit(tensor=plan.name, reason=reason, folded_to="shared scales"))
-        return found
+        quantized = [plan for plan in source.plan.tensors if plan.quantized]
+        misfits = [Misfit.of(plan, self._obstacle(plan, source)) for plan in quantized]
+        return [misfit for misfit in misfits if misfit is not None]
 
     def _obstacle(self, plan: TensorPlan, source: Source) -> str | None:
-        """What keeps codes from being carried, if anything."""
-        if (beside := _beside_codes(plan)) is not None:
+        """Why the codes cannot be carried, if they cannot."""
+        beside = "embeddings and heads stay in 16 bits" if plan.used_by else beside_codes(plan)
+        if beside is not None:
             return beside
         if source.kind not in self.kinds:
             return f"it is in a model that is {source.kind}, and only {', '.join(self.kinds)} ones are loaded"
@@ -121,17 +115,8 @@ class PackedFormat:
                 yield name, folded(stored, source, name)
 
 
-def _beside_codes(plan: TensorPlan) -> str | None:
-    """What no other format has, and is no matter of scales."""
-    if plan.used_by:
-        return "embeddings and heads stay in 16 bits"
-    if plan.kept:
-        return f"{plan.keep:g} % of its weights are kept in 16 bits"
-    return f"it has a correction of rank {plan.rank}" if plan.rank else None
-
-
 def folded(matrix: QuantizedMatrix, source: Source, name: str) -> torch.Tensor:
-    """The weights in 16 bits, as the model's own parameter lies."""
+    """The weights in 16 bits, in the layout of the model's parameter."""
     weights = to_16bit(matrix.dequantize(source.plan[name]))
     transposed = name in source.linears and source.linears[name].transposed
     return (weights.t() if transposed else weights).contiguous()
@@ -151,10 +136,10 @@ def _write_config(source: Source, quantization: dict[str, Any], folder: Path) ->
 
 
 def _notes(source: Source) -> list[str]:
-    """Readers compute scales in the model's own type."""
+    """Readers compute scales in the model's type."""
     scales = {f"{layer_name(plan)}.scales" for plan in source.plan.tensors if plan.quantized}
     if source.config.get("dtype") == "bfloat16" and scales - source.brain_floats:
-        return ["Scales are float16; this model's own type, bfloat16, rounds them: load it in float16 or float32."]
+        return ["Scales are float16; the type of this model, bfloat16, rounds them: load it in float16 or float32."]
     return []
 
 

@@ -11,16 +11,20 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from transformers import AutoConfig, AutoTokenizer
 
+from laaciq.errors import BadOption
+from laaciq.exporting.carrying import beside_codes
 from laaciq.exporting.contents import Coded, read_contents
-from laaciq.exporting.gguf_architecture import exported_architecture, tensor_names
-from laaciq.exporting.gguf_blocks import Blocks, to_blocks, to_halves
-from laaciq.exporting.gguf_file import gguf_file, import_gguf
+from laaciq.exporting.gguf_blocks import Blocks, to_16bit_blocks, to_blocks
 from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import find_model
+from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
+from laaciq.models.gguf_file import gguf_file, import_gguf
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
-# Runtimes take the embeddings where it is not there.
+# Model types of transformers that are written; GGUF has the same names for them.
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+# Without it, runtimes use the embeddings.
 _HEAD = "lm_head.weight"
 
 
@@ -29,7 +33,7 @@ class _Result(BaseModel):
 
 
 class GgufTensor(_Result):
-    """How one tensor is carried: its block type, and bits a weight in the checkpoint and in the file, all counted.
+    """How one tensor is carried: its block type, and bits per weight in the checkpoint and in the file, everything counted.
 
     `error` is the largest difference from what the checkpoint means, over the tensor's largest weight; 0 is exact. It is measured on what the
     gguf library reads out of the bytes. `folded` says what had no place in blocks, so that weights are written out in 16 bits; `left_out` what
@@ -87,7 +91,7 @@ class GgufExport(_Result):
 def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
     """Write `out`/model.gguf, whole or not at all. Language tables stay behind: the file has the shared scales.
 
-    A folder that is no checkpoint of ours is written in 16 bits: what llama.cpp's own quantizer starts from.
+    A folder that is no checkpoint of ours is written in 16 bits: as the input of llama.cpp's quantizer.
     """
     gguf = import_gguf()
     folder = find_model(checkpoint).path
@@ -124,8 +128,8 @@ def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blo
     plan = None if isinstance(stored, torch.Tensor) else stored.plan
     weights = stored.float() if isinstance(stored, torch.Tensor) else stored.weights()
     weights = weights if rows is None else weights[rows]
-    found = None if isinstance(stored, torch.Tensor) else from_codes(stored, rows)
-    blocks = found if isinstance(found, Blocks) else to_halves(weights.numpy())
+    coded = None if isinstance(stored, torch.Tensor) else from_codes(stored, rows)
+    blocks = coded if isinstance(coded, Blocks) else to_16bit_blocks(weights.numpy())
     read = gguf.quants.dequantize(blocks.data, gguf.GGMLQuantizationType[blocks.type])
     error = np.abs(read - weights.numpy()).max() / max(weights.abs().max().item(), 1e-30)
     return blocks, {
@@ -133,20 +137,40 @@ def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blo
         "bits_before": plan.stored_bits / plan.weights if plan else float(FULL_BITS),
         "bits_after": 8 * blocks.data.nbytes / weights.numel(),
         "error": float(error),
-        "folded": found if isinstance(found, str) else None,
+        "folded": coded if isinstance(coded, str) else None,
         "left_out": f"scales of {plan.tables} clusters of languages" if plan and plan.tables else None,
     }
 
 
 def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
     """Blocks, or in words why there are none."""
-    plan = stored.plan
-    if plan.kept:
-        return f"{plan.keep:g} % of its weights are kept in 16 bits"
-    if plan.rank:
-        return f"it has a correction of rank {plan.rank}"
-    return to_blocks((stored if rows is None else stored.reordered(rows)).quantized, plan)
+    if (addition := beside_codes(stored.plan)) is not None:
+        return addition
+    return to_blocks((stored if rows is None else stored.reordered(rows)).quantized, stored.plan)
 
 
 def _mean(shares: list[tuple[float, int]]) -> float:
     return sum(value * count for value, count in shares) / sum(count for _, count in shares)
+
+
+def exported_architecture(config: Any) -> GgufArchitecture:
+    """Refuse a model that a GGUF file cannot describe in full."""
+    if reason := _obstacle(config):
+        raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
+    return GgufArchitecture(config)
+
+
+def _obstacle(config: Any) -> str | None:
+    """What GGUF, or the reader of transformers, would not take from the configuration."""
+    if config.model_type not in ARCHITECTURES:
+        return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
+    rotary = config.rope_parameters.get("rope_type", "default")
+    if rotary != "default" and (rotary, config.model_type) != ("llama3", "llama"):
+        return f"its rotary embeddings are scaled ({rotary}), and only the scaling of Llama 3 in the architecture llama is written"
+    if config.hidden_act != "silu":
+        return f"its activation is {config.hidden_act}, where the runtimes compute silu"
+    if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
+        return "its linear layers have biases, which a file of this architecture cannot declare"
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        return "it has attention in a sliding window, which the runtimes do not compute for this architecture"
+    return None

@@ -57,7 +57,7 @@ def to_blocks(quantized: QuantizedMatrix, plan: TensorPlan) -> Blocks | str:
     return f"its codes stand up to {max(-low, high)} steps from zero, blocks hold 127"
 
 
-def to_halves(matrix: np.ndarray) -> Blocks:
+def to_16bit_blocks(matrix: np.ndarray) -> Blocks:
     """float32 weights in 16 bits: F16 where that loses nothing, else BF16 where that does, else rounded to F16 unless they overflow.
 
     F16 first, since llama.cpp rounds what is multiplied by BF16 to its 8 bits too.

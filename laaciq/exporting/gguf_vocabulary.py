@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from laaciq.errors import BadOption
-from laaciq.exporting.gguf_file import import_gguf
+from laaciq.models.gguf_file import import_gguf
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -63,7 +63,7 @@ def split_name(described: dict[str, Any]) -> str:
         name = "gpt-2"
     elif len(splits) == 1 and splits[0]["type"] == "Split" and not last["use_regex"]:
         name = _SPLITS.get(splits[0]["pattern"].get("Regex"))
-    # Composing characters, as in Qwen, is left out by llama.cpp for its own files too.
+    # Composing characters, as in Qwen, is left out by llama.cpp in the files it converts itself too.
     changed = [step["type"] for step in _steps(described["normalizer"], "normalizers") if step["type"] != "NFC"]
     if name is None or changed or last["add_prefix_space"]:
         raise BadOption("llama.cpp has no name for the way in which this tokenizer splits text: give another --format")

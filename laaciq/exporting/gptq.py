@@ -11,7 +11,7 @@ import torch
 
 from laaciq.exporting.carrying import CarriedMatrix, Layout, pack_words
 
-# GPTQModel has 6 bits in a layout of its own that nothing else reads: 8 hold them.
+# GPTQModel has 6 bits in a layout that nothing else reads: they are stored in 8.
 BITS = (2, 3, 4, 8)
 GROUPS = (16, 32, 64, 128, 256, 512, 1024)
 # Codes and zero points fill whole words.
@@ -36,11 +36,11 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
     """The commonest layout for all layers, and a table of those that differ; `left` are linear layers that stay in 16 bits."""
     common = Counter(layouts.values()).most_common(1)[0][0]
     dynamic: dict[str, dict[str, Any]] = {f"-:^{re.escape(layer)}$": {} for layer in left}
-    dynamic |= {f"+:^{re.escape(layer)}$": _words(own) for layer, own in layouts.items() if own != common}
+    dynamic |= {f"+:^{re.escape(layer)}$": _settings(layout) for layer, layout in layouts.items() if layout != common}
     return {
         "quant_method": "gptq",
         "checkpoint_format": _version(layouts),
-        **_words(common),
+        **_settings(common),
         "desc_act": False,
         "lm_head": False,
         "pack_dtype": "int32",
@@ -61,5 +61,5 @@ def _version(layouts: Mapping[str, Layout]) -> str:
     return _FIRST if all(layout.symmetric for layout in layouts.values()) else _SECOND
 
 
-def _words(layout: Layout) -> dict[str, Any]:
+def _settings(layout: Layout) -> dict[str, Any]:
     return {"bits": layout.bits, "group_size": layout.group_size or -1, "sym": layout.symmetric}

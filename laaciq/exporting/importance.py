@@ -1,7 +1,7 @@
-"""For llama.cpp's own quantizer: an importance matrix of all languages, and the types of a plan by tensor.
+"""For the quantizer of llama.cpp: an importance matrix of all languages, and the types of a plan by tensor.
 
-llama-quantize weighs the squared error of every weight by the mean square of the input that it meets. Its own tool takes that mean over one
-text, so that languages count by how much of it is theirs. Here each language counts by its weight, however long its text is.
+llama-quantize weights the squared error of every weight by the mean square of its input. The tool of llama.cpp takes that mean over one text,
+so that a language counts by its share of the text. Here each language counts by its weight, however long its text is.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from laaciq.engine.files import write_text
 from laaciq.errors import BadOption
-from laaciq.exporting.gguf_architecture import tensor_names
-from laaciq.exporting.gguf_file import gguf_file, import_gguf
 from laaciq.models import LanguageModel
+from laaciq.models.gguf_architecture import tensor_names
+from laaciq.models.gguf_file import gguf_file, import_gguf
 from laaciq.options import FULL_BITS
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import Plan
 
-# Bits a weight of llama.cpp's types, scales counted.
+# Bits per weight of llama.cpp's types, scales included.
 TYPES = {"q2_K": 2.625, "q3_K": 3.4375, "q4_K": 4.5, "q5_K": 5.5, "q6_K": 6.5625, "q8_0": 8.5, "f16": 16.0}
 # Tokens that llama.cpp's tool reads at a time; it states its counts in such chunks.
 _CHUNK = 512
@@ -29,16 +29,16 @@ _CHUNK = 512
 
 def importance(profile: Profile, weights: Mapping[str, float] | None = None) -> dict[str, np.ndarray]:
     """Σ_λ w_λ E_λ[x_j²] by tensor, for every input j; `weights` as in a plan, all alike if not given."""
-    weights = weights or {own.language: 1.0 for own in profile.languages}
-    known = {own.language for own in profile.languages}
+    known = [profiled.language for profiled in profile.languages]
+    weights = weights or dict.fromkeys(known, 1.0)
     if unknown := [code for code in weights if code not in known]:
         raise BadOption(f"the profile has no {unknown[0]}: it has {', '.join(sorted(known))}")
     shares = np.array(list(weights.values())) / sum(weights.values())
-    found = {}
+    means = {}
     for name in profile.languages[0].input_moments:
         squares = np.stack([profile[code].input_mean_squares(name) for code in weights])
-        found[name] = shares @ squares.astype(np.float64)
-    return found
+        means[name] = shares @ squares.astype(np.float64)
+    return means
 
 
 def write_importance(profile: Profile, out: Path, *, weights: Mapping[str, float] | None = None) -> None:
@@ -46,7 +46,7 @@ def write_importance(profile: Profile, out: Path, *, weights: Mapping[str, float
     gguf = import_gguf()
     means = importance(profile, weights)
     translate = tensor_names(profile.architecture.model_type, profile.architecture.blocks)
-    tokens = sum(own.tokens for own in profile.languages if weights is None or own.language in weights)
+    tokens = sum(r.tokens for r in profile.languages if weights is None or r.language in weights)
     with gguf_file(out, profile.architecture.model_type) as writer:
         writer.add_type(gguf.GGUFType.IMATRIX)
         writer.add_array(gguf.Keys.IMatrix.DATASETS, [profile.texts])
@@ -58,15 +58,15 @@ def write_importance(profile: Profile, out: Path, *, weights: Mapping[str, float
 
 
 def tensor_types(model: LanguageModel, plan: Plan) -> dict[str, str]:
-    """By the name of a tensor in GGUF, the type of llama.cpp whose bits a weight are nearest to the plan's, all counted.
+    """By the name of a tensor in GGUF, the type of llama.cpp whose bits per weight are nearest to those of the plan.
 
-    What the plan leaves in 16 bits stays so, embeddings and head among them, for which llama-quantize has ideas of its own.
+    What the plan leaves in 16 bits stays so, also embeddings and head, for which llama-quantize would choose another type.
     """
     config = model.module.config
     translate = tensor_names(config.model_type, config.num_hidden_layers)
     bits = {matrix.name: float(FULL_BITS) for matrix in model.anatomy.token_matrices}
     bits |= {tensor.name: tensor.stored_bits / tensor.weights for tensor in plan.tensors}
-    return {translate(name): min(TYPES, key=lambda kind: abs(TYPES[kind] - own)) for name, own in bits.items()}
+    return {translate(name): min(TYPES, key=lambda kind: abs(TYPES[kind] - size)) for name, size in bits.items()}
 
 
 def write_tensor_types(model: LanguageModel, plan: Plan, out: Path) -> None:

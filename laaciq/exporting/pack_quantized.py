@@ -39,7 +39,7 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
             "group_size": layout.group_size,
             "dynamic": False,
         }
-        targets = [layer for layer, own in layouts.items() if own == layout]
+        targets = [layer for layer, stored in layouts.items() if stored == layout]
         groups[f"group_{number}"] = {"format": "pack-quantized", "targets": targets, "weights": weights}
     return {
         "quant_method": "compressed-tensors",

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.evaluation import Evaluation
+from laaciq.quantization.plan import TensorPlan
 
 
 class _Strict(BaseModel):
@@ -20,6 +21,16 @@ class Misfit(_Strict):
     tensor: str
     reason: str
     folded_to: Literal["16 bits", "shared scales"]
+
+    @classmethod
+    def of(cls, plan: TensorPlan, obstacle: str | None) -> Misfit | None:
+        """With an `obstacle` to its codes a tensor is folded to 16 bits, else only its tables are: to the shared scales."""
+        if obstacle is not None:
+            return cls(tensor=plan.name, reason=obstacle, folded_to="16 bits")
+        if plan.tables:
+            reason = f"it has {plan.tables} tables of scales for languages"
+            return cls(tensor=plan.name, reason=reason, folded_to="shared scales")
+        return None
 
 
 class Rule(_Strict):

@@ -10,7 +10,7 @@ from typing import Any
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LinearLayer, ModelFolder
 from laaciq.models.loading import Kind, outline
-from laaciq.quantization.checkpoint import is_checkpoint, read_plan
+from laaciq.quantization.checkpoint import WEIGHTS_FILE, is_checkpoint, read_plan
 from laaciq.quantization.plan import Plan
 
 
@@ -36,6 +36,8 @@ def read_source(checkpoint: str | Path) -> Source:
         raise BadOption(f"{folder} is no laaciq checkpoint: give a folder that 'laaciq quantize' or 'laaciq run' wrote")
     kind, anatomy = outline(ModelFolder(str(folder), folder))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    # Names no file and keeps transformers from loading a checkpoint of ours; an export is none.
+    config.pop(WEIGHTS_FILE, None)
     plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
     if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
         raise BrokenModel(f"{folder} has a plan for another model: there is no layer {strange[0]}; quantize again")

@@ -19,12 +19,12 @@ def check_rules(layouts: Mapping[str, Layout], left: Iterable[str]) -> list[Rule
 
     sizes = ", ".join(map(str, VLLM_GROUPS))
     return [
-        Rule(rule="4 or 8 bits", broken_by=breaking(lambda own: own.bits in _BITS)),
+        Rule(rule="4 or 8 bits", broken_by=breaking(lambda layout: layout.bits in _BITS)),
         Rule(
             rule=f"groups of {sizes} or whole rows",
-            broken_by=breaking(lambda own: own.group_size is None or own.group_size in VLLM_GROUPS),
+            broken_by=breaking(lambda layout: layout.group_size is None or layout.group_size in VLLM_GROUPS),
         ),
-        Rule(rule="no zero points in 8 bits", broken_by=breaking(lambda own: own.symmetric or own.bits != 8)),
+        Rule(rule="no zero points in 8 bits", broken_by=breaking(lambda layout: layout.symmetric or layout.bits != 8)),
         Rule(rule="layers that it fuses stored alike (q, k, v; gate, up)", broken_by=_unlike(layouts, left)),
     ]
 

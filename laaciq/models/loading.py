@@ -62,19 +62,23 @@ class LanguageModel:
 
 
 def load(
-    folder: ModelFolder, *, device: str = "auto", dtype: torch.dtype | None = None, trust_remote_code: bool = False
+    folder: ModelFolder,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | None = None,
+    trust_remote_code: bool = False,
+    form: ForeignFormat | None = None,
 ) -> LanguageModel:
-    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the checkpoint's own type.
+    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the type of the checkpoint.
 
-    What another library quantized comes as a plain model with the weights that its codes mean.
+    What another library quantized comes as a plain model with the weights that its codes mean; `form` reads them, by default the one that
+    config.json names.
     """
     place = pick_device(device)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    if folder.gguf_file is not None:
-        options["gguf_file"] = folder.gguf_file
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **_gguf(folder)}
     folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
     settings = folder.quantization
-    form = find_format(settings)
+    form = form or find_format(settings)
     hint = "" if form else missing_library(settings)
     with _quiet():
         try:
@@ -110,7 +114,10 @@ def _dequantized(
     """The model as if it had never been quantized, and transformers' account of what it found."""
     if not isinstance(dtype, torch.dtype):
         dtype = config.dtype or torch.float16
-    del config.quantization_config
+    # The weights are given: nothing may be looked for in files.
+    for name in ("quantization_config", "transformers_weights"):
+        if hasattr(config, name):
+            delattr(config, name)
     with torch.device("meta"):
         skeleton = _AUTO_CLASS[_kind(config)].from_config(config, trust_remote_code=trust_remote_code)
     weights = read_weights(folder, form, skeleton, dtype)
@@ -125,18 +132,40 @@ def _dequantized(
 
 def outline(folder: ModelFolder) -> tuple[Kind, Anatomy]:
     """Kind and anatomy of a model, from its configuration alone: no weights are read, its tensors hold nothing."""
+    kind, module = _without_weights(folder)
+    return kind, dissect(module)
+
+
+def skeleton(folder: ModelFolder) -> LanguageModel:
+    """The model with its tokenizer and without its weights: it cannot be run, but texts can be prepared for it and its shapes counted."""
+    kind, module = _without_weights(folder)
     with _quiet():
         try:
-            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(folder.path, **_gguf(folder))
+        except Exception as error:  # as in `load`
+            reason = str(error).strip().split("\n")[0]
+            raise BrokenModel(
+                f"{folder.name} has no tokenizer that loads ({type(error).__name__}: {reason}): copy it again"
+            ) from error
+    return LanguageModel(folder, kind, module, tokenizer)
+
+
+def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
+    with _quiet():
+        try:
+            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, **_gguf(folder))
             kind = _kind(config)
             with torch.device("meta"):
-                module = _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
+                return kind, _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
         except BrokenModel:
             raise
         except Exception as error:  # as in `load`
             reason = str(error).strip().split("\n")[0]
             raise BrokenModel(f"{folder.name} cannot be built ({type(error).__name__}: {reason})") from error
-    return kind, dissect(module)
+
+
+def _gguf(folder: ModelFolder) -> dict[str, Any]:
+    return {} if folder.gguf_file is None else {"gguf_file": folder.gguf_file}
 
 
 def pick_device(device: str) -> torch.device:

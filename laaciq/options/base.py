@@ -73,10 +73,10 @@ class Options(BaseModel):
         options.refuse_unread()
         return options
 
-    def refuse_unread(self) -> None:
-        """Refuse what was given and has no effect. The conditions of a class come before those of its bases."""
+    def refuse_unread(self, *conditions: Condition) -> None:
+        """Refuse what was given and has no effect, by the conditions of the class, which come before those of its bases, or by others."""
         given = [name for name in type(self).model_fields if name in self.model_fields_set]
-        for condition in self._all_conditions():
+        for condition in conditions or self._all_conditions():
             for name in given:
                 if (reason := condition.obstacle(self, name)) is not None:
                     typed = _words(name, type(self).model_fields[name], getattr(self, name)) or [flag(name)]

@@ -15,8 +15,8 @@ _TEXTS = frozenset({*TextOptions.model_fields, *ReadOptions.model_fields, "passa
 
 
 def is_profile(source: str) -> bool:
-    """Is this the file of a profile, and not a model?"""
-    return Path(source).suffix == ".json"
+    """Is this a profile, and not a model: its file, or a folder that `profile` or `run` wrote?"""
+    return Path(source).suffix == ".json" or (Path(source) / "profile.json").is_file()
 
 
 _PROFILED = Field(

@@ -171,13 +171,13 @@ class CheckOptions(Options):
     )
 
     @model_validator(mode="after")
-    def _one_end(self) -> Self:
+    def _judgeable(self) -> Self:
+        if self.max_degradation is None and self.max_disparity is None:
+            raise BadOption("nothing to check: give --max-D, --max-disparity or both")
         if self.strict and self.lenient:
             raise BadOption(
                 "--strict judges by the upper end of the interval and --lenient by the lower end: give one of them"
             )
-        if self.max_degradation is None and self.max_disparity is None:
-            raise BadOption("nothing to check: give --max-D, --max-disparity or both")
         return self
 
 

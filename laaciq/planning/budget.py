@@ -18,7 +18,7 @@ from laaciq.quantization.plan import TensorPlan
 @dataclass(frozen=True)
 class Budget:
     """`bits` that the planned tensors may take. Bits per weight count `weights`, of which those outside the plan take `fixed` bits. `given`
-    says where the size comes from."""
+    is the size as the user gave it."""
 
     bits: int
     weights: int
@@ -36,9 +36,12 @@ class Budget:
         # Rounded up, so that the number itself is enough.
         enough = math.ceil(self.per_weight(smallest) * 1e4) / 1e4
         raise BadOption(
-            f"{self.per_weight(self.bits):.4g} bits per weight ({self.given}) is too small: "
-            f"the smallest plan takes {enough:g} bits per weight; give --budget {enough:g} or more"
+            f"{self.given} is too small: the smallest plan takes {_size(enough)}; give --budget {enough:g} or more"
         )
+
+
+def _size(number: float) -> str:
+    return f"{number:g} bit{'' if number == 1 else 's'} per weight"
 
 
 def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPlan]) -> Budget:
@@ -52,11 +55,11 @@ def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPl
     weights = anatomy.parameter_count() if whole else planned
     fixed = FULL_BITS * (weights - planned)
     if options.budget is not None:
-        return Budget(int(options.budget * weights) - fixed, weights, fixed, "--budget")
+        return Budget(int(options.budget * weights) - fixed, weights, fixed, _size(options.budget))
     grid = {"bits": options.bits, "group_size": options.group_size, "symmetric": True}
     others = FULL_BITS * (planned - sum(tensor.weights for tensor in in_blocks))
     bits = sum(tensor.model_copy(update=grid).stored_bits for tensor in in_blocks) + others
-    return Budget(bits, weights, fixed, f"--bits {options.bits} in groups of {options.group_size}")
+    return Budget(bits, weights, fixed, f"{options.bits} bits, group size {options.group_size},")
 
 
 def user_weights(entries: tuple[str, ...], languages: list[str]) -> np.ndarray | None:

@@ -137,11 +137,11 @@ class Planner:
         gains: dict[str, float] = {}
         sample = replace(self.calibration, texts=self.calibration.texts.spread(self.calibration_passages))
         linears = list(model.anatomy.linears)
-        with self.session.progress.stage("second moments", len(linears)) as advance:
-            for part in moment_parts(linears):
-                moments = sample.second_moments(model, part, self.languages)
+        parts = list(moment_parts(linears))
+        with self.session.progress.stage("second moments", float(len(parts))) as advance:
+            for part in parts:
+                moments = sample.second_moments(model, part, self.languages, advance=advance)
                 gains |= {name: second_order_gain(hessian) for name, hessian in moments.items()}
-                advance(len(part))
         return gains
 
     def allocate(
@@ -179,12 +179,10 @@ class Planner:
         """Quantize a plan in memory and measure it on validation text."""
 
         def quantize() -> tuple[Layers, Mapping[str, torch.Tensor]]:
-            total = sum(tensor.quantized for tensor in plan.tensors)
-            with self.session.progress.stage(f"rounding, {name}", total) as advance:
-                layers, others = quantize_model(
-                    self.session.original, plan, self.calibration, advance=lambda: advance(1)
-                )
-                return list(layers), others
+            layers, others = quantize_model(
+                self.session.original, plan, self.calibration, progress=self.session.progress, title=f"rounding, {name}"
+            )
+            return list(layers), others
 
         key = key_of("planned", self._text_key, plan.model_dump())
         candidate = InMemory(f"planning/{name}", key, plan, quantize)

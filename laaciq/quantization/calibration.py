@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +55,14 @@ class Calibration:
         return TensorCalibration(relative.to(device), float(np.mean([a.effective_kurtosis for a in chosen])))
 
     def second_moments(
-        self, model: LanguageModel, layers: list[LinearLayer], languages: list[str]
+        self,
+        model: LanguageModel,
+        layers: list[LinearLayer],
+        languages: list[str],
+        *,
+        advance: Callable[[float], None] = lambda share: None,
     ) -> dict[str, torch.Tensor]:
-        """E[xxᵀ] of the layers' inputs over all tokens that are read, the mean over the languages, by layer."""
+        """E[xxᵀ] of the layers' inputs over all tokens that are read, the mean over the languages, by layer. `advance` as in
+        `laaciq.quantization.second_moments.second_moments`."""
         passages = {code: readings(model, self.texts[code], self.options) for code in languages}
-        return second_moments(model, layers, passages)
+        return second_moments(model, layers, passages, advance=advance)

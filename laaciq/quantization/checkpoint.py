@@ -1,14 +1,15 @@
-"""A quantized model on disk: a folder that transformers loads once `laaciq` is imported.
+"""A quantized model on disk: a folder that transformers loads once `laaciq` is imported, and refuses to load without it.
 
-For every quantized layer, packed codes with scales, zero points, tables, kept weights and a low-rank correction under the layer's own name;
-every other tensor in 16 bits; config.json with the plan; tokenizer. Written shard by shard, whole or not at all.
+Every quantized layer is stored as packed codes with scales, zero points, tables, kept weights and a low-rank correction, under the name of
+the layer; every other tensor in 16 bits. config.json holds the plan; the tokenizer lies beside it. Written shard by shard, whole or not at
+all.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.progress import Progress
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel, ModelFolder, stream_tensors
 from laaciq.models.anatomy import is_linear
@@ -32,6 +34,13 @@ from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
 
 PLAN = "plan.json"
+# Where config.json may name the file of the weights. transformers only warns about a quantization method that it does not know, and then
+# initializes every quantized layer at random; but it raises if this is no file name, and quotes it. `transformers_plugin` removes it.
+WEIGHTS_FILE = "transformers_weights"
+NEEDS_PACKAGE = (
+    "this checkpoint is quantized by laaciq. Install that package ('pip install .' in a clone of it) and 'import laaciq' "
+    "before loading the model"
+)
 SHARD_BYTES = 2 * 10**9
 
 
@@ -42,14 +51,14 @@ def write_checkpoint(
     *,
     calibration: Calibration | None = None,
     rounded: Layers | None = None,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = Progress(),
 ) -> None:
-    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `advance` as in `quantize_model`."""
+    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `progress` as in `quantize_model`."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         quantized = {tensor.name for tensor in plan.tensors if tensor.quantized}
-        layers, tuned = quantize_model(model, plan, calibration, rounded=rounded, advance=advance)
+        layers, tuned = quantize_model(model, plan, calibration, rounded=rounded, progress=progress)
         for tensor, matrix in layers:
             for part, stored in stored_tensors(matrix, tensor).items():
                 name = f"{layer_name(tensor)}.{part}"
@@ -233,6 +242,13 @@ def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> N
     write_text(folder / "model.safetensors.index.json", json.dumps(index, indent=1))
 
 
+def require_package(folder: Path) -> None:
+    """Let transformers refuse the checkpoint, with a sentence that names this package, as long as the package is not imported."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    write_text(path, json.dumps(config | {WEIGHTS_FILE: NEEDS_PACKAGE}, indent=1))
+
+
 def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Path) -> None:
     config = copy.deepcopy(model.module.config)
     config.quantization_config = quantization
@@ -244,5 +260,6 @@ def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Pa
     stored = json.loads(source.read_text(encoding="utf-8")) if model.folder.gguf_file is None else {}
     written["dtype"] = stored.get("dtype") or stored.get("torch_dtype") or "float32"
     write_text(folder / "config.json", json.dumps(written, indent=1))
+    require_package(folder)
     if getattr(model.module, "generation_config", None) is not None:
         model.module.generation_config.save_pretrained(folder)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.quantization.blockwise import BlockStream
@@ -15,6 +16,7 @@ from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.compensation import compensating
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.operations import rounding_share
 from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.refit import refit_scales
 from laaciq.quantization.tuning import tune
@@ -29,14 +31,17 @@ def quantize_model(
     calibration: Calibration | None = None,
     *,
     rounded: Layers | None = None,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = Progress(),
+    title: str = "rounding",
 ) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
     """Every tensor that the plan quantizes, and the tensors that take the place of others, by name.
 
     Only a tuned plan needs all tensors at once; the tensors of others come one at a time. `rounded` holds the plan's layers where planning
-    has rounded them already. `advance` is called after each tensor and each epoch of tuning.
+    has rounded them already. Rounding is a stage of `progress` under the `title`, tuning another one.
     """
-    layers = _counted(iter(rounded) if rounded is not None else quantize_layers(model, plan, calibration), advance)
+    layers: Iterable[tuple[TensorPlan, QuantizedMatrix]] = rounded or []
+    if rounded is None:
+        layers = _shown(quantize_layers(model, plan, calibration), plan, progress, title)
     if not plan.tuned:
         return layers, {}
     if calibration is None:
@@ -44,16 +49,19 @@ def quantize_model(
     all_layers = list(layers)
     if not all_layers:
         return [], {}
-    tuned = tune(model, plan, all_layers, calibration, epochs=plan.tuned, advance=advance)
+    tuned = tune(model, plan, all_layers, calibration, epochs=plan.tuned, progress=progress)
     return tuned.layers, tuned.others
 
 
-def _counted(
-    layers: Iterator[tuple[TensorPlan, QuantizedMatrix]], advance: Callable[[], None]
+def _shown(
+    layers: Iterator[tuple[TensorPlan, QuantizedMatrix]], plan: Plan, progress: Progress, title: str
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    for layer in layers:
-        yield layer
-        advance()
+    """The layers, each counted by what its rounding costs."""
+    costs = {tensor.name: rounding_share(tensor) for tensor in plan.tensors}
+    with progress.stage(title, sum(costs.values())) as advance:
+        for tensor, matrix in layers:
+            yield tensor, matrix
+            advance(costs[tensor.name])
 
 
 def quantize_layers(

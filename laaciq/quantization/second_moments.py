@@ -92,10 +92,16 @@ def batched_by_language(
 
 @torch.inference_mode()
 def second_moments(
-    model: LanguageModel, layers: list[LinearLayer], passages: Mapping[str, list[ScoredPassage]]
+    model: LanguageModel,
+    layers: list[LinearLayer],
+    passages: Mapping[str, list[ScoredPassage]],
+    *,
+    advance: Callable[[float], None] = lambda share: None,
 ) -> dict[str, torch.Tensor]:
-    """E[xxᵀ] of the layers' inputs in `model` as it is, the mean over languages, by layer."""
+    """E[xxᵀ] of the layers' inputs in `model` as it is, the mean over languages, by layer. `advance` takes the share of the tokens that a batch
+    held; one in all."""
     batched = batched_by_language(model, passages)
+    tokens = sum(len(sequence) for _, sequences in batched for sequence in sequences)
     weights = token_weights(model, batched, dict.fromkeys(passages, 1 / len(passages)))
     in_encoder = blocks_in_encoder(model)
     sums = MomentSums()
@@ -106,6 +112,7 @@ def second_moments(
 
         with watched(layers, add):
             read_through(model, sequences)
+        advance(sum(map(len, sequences)) / tokens)
     return {name: found.moments for name, found in sums.by_layer.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from laaciq.corpus.texts import Passages
+from laaciq.engine.progress import Advance, Progress
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import readings
@@ -36,6 +37,8 @@ SCALE_RATE, VECTOR_RATE = 2e-3, 8e-4
 STEP_TOKENS = 512
 # One validation passage to choose the epoch by, for so many that are learned from.
 _LEARNED_FOR_ONE = 4
+# What a token costs, in forward passes: the original, the student and its gradients on what is learned from, both models on what is checked.
+_LEARNED, _CHECKED = 4, 2
 # A masked model is asked for one token in so many.
 _MASKED_EVERY = 7
 
@@ -57,7 +60,7 @@ def tune(
     calibration: Calibration,
     *,
     epochs: int,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = Progress(),
 ) -> Tuned:
     """Tune towards `model`, which stays what it is, on the languages that the plan weighs. On validation text never worse than untuned: of
     calibration text, which codes were rounded to fit, it could not be told."""
@@ -65,7 +68,7 @@ def tune(
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
     most_passages = max(map(len, texts.by_language.values()))
-    checked = calibration.validating(plan.languages).spread(-(-most_passages // _LEARNED_FOR_ONE))
+    checked = calibration.validating(plan.languages).spread(held_passages(most_passages))
     learned, held = (
         {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
     )
@@ -79,23 +82,31 @@ def tune(
         optimizer, lambda step: (1 + math.cos(math.pi * step / (epochs * steps))) / 2
     )
     best = student.stored()
-    divergences = [_divergence(model, twin, held, plan.weights)]
     chance = random.Random(calibration.options.seed)
     # A CPU would rather dequantize once more than compute padding, an accelerator is given whole steps.
     most = STEP_TOKENS if model.device.type == "cpu" else max(batch_tokens(model), STEP_TOKENS)
-    for _ in range(epochs):
-        for step in _steps(pool, steps, chance):
-            for codes, sequences in _batched(step, most):
-                weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
-                _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
-            optimizer.step()
-            optimizer.zero_grad()
-            schedule.step()
-        divergences.append(_divergence(model, twin, held, plan.weights))
-        if divergences[-1] == min(divergences):
-            best = student.stored()
-        advance()
+    checking = _CHECKED * sum(passage.scored_tokens for passages in held.values() for passage in passages)
+    learning = _LEARNED * sum(len(s) for _, s in pool)
+    with progress.stage("tuning", float(epochs * learning + (epochs + 1) * checking)) as advance:
+        divergences = [_divergence(model, twin, held, plan.weights, advance)]
+        for _ in range(epochs):
+            for step in _steps(pool, steps, chance):
+                for codes, sequences in _batched(step, most):
+                    weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
+                    _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
+                optimizer.step()
+                optimizer.zero_grad()
+                schedule.step()
+                advance(_LEARNED * sum(len(s) for _, s in step))
+            divergences.append(_divergence(model, twin, held, plan.weights, advance))
+            if divergences[-1] == min(divergences):
+                best = student.stored()
     return Tuned(*best, divergences)
+
+
+def held_passages(learned: int) -> int:
+    """Validation passages per language that the epoch is chosen by, for so many calibration passages."""
+    return -(-learned // _LEARNED_FOR_ONE)
 
 
 def _rates(student: Student) -> list[dict[str, Any]]:
@@ -164,8 +175,14 @@ def _divergence(
     student: LanguageModel,
     passages: Mapping[str, list[ScoredPassage]],
     weights: Mapping[str, float],
+    advance: Advance,
 ) -> float:
-    found = score(model, student, [passage for own in passages.values() for passage in own])
+    found = score(
+        model,
+        student,
+        [passage for own in passages.values() for passage in own],
+        advance=lambda tokens: advance(_CHECKED * tokens),
+    )
     owner = np.repeat(np.arange(len(passages)), [len(own) for own in passages.values()])
     by_language = np.bincount(owner, found.kl) / np.maximum(np.bincount(owner, found.tokens), 1)
     return float(sum(weights[code] * kl for code, kl in zip(passages, by_language, strict=True)))

@@ -83,7 +83,11 @@ def compare_html(comparison: Comparison) -> str:
                 f"{len(comparison.languages)} languages, up to {comparison.passages} test passages each; texts: {comparison.texts}."
             ),
             heading("Loss of the worst-off language, by size"),
-            drawing(size_figure(comparison), "ΔNLL of the worst-off language against bits per weight in the blocks."),
+            drawing(
+                size_figure(comparison),
+                "ΔNLL of the worst-off language with its 95 % interval, against bits per weight in the blocks. Losses below "
+                f"{_LEAST:g} are drawn there.",
+            ),
             heading("All methods"),
             table(HEADS, map(cells, comparison.measured), label="All methods"),
             paragraph(FOOT),

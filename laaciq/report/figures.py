@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -19,32 +18,32 @@ COLOURS = (BLUE, VERMILION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", GREY)
 MARKERS = ("o", "s", "D", "^", "X")
 # Of text and axes. In a page it becomes the colour of the text around the figure, so that dark pages stay legible.
 INK = "#1b1f24"
-_STYLE: dict[Any, Any] = {
-    "axes.edgecolor": GREY,
-    "axes.grid": True,
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": "medium",
-    "font.size": 10,
-    "grid.alpha": 0.25,
-    "grid.color": GREY,
-    "legend.frameon": False,
-    # A dollar sign in a name is no formula.
-    "text.parse_math": False,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    # Text stays text: it can be searched and copied, and takes little space.
-    "svg.fonttype": "none",
-    # Equal data give equal files.
-    "svg.hashsalt": "laaciq",
-}
 WIDTH = 8.0
 _ROW_HEIGHT = 0.24
 
 # Decorates every function that draws: matplotlib reads most settings when an element is made.
-styled = rc_context(_STYLE)
+styled = rc_context(
+    {
+        "axes.edgecolor": GREY,
+        "axes.grid": True,
+        "axes.labelcolor": INK,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "font.size": 10,
+        "grid.alpha": 0.25,
+        "grid.color": GREY,
+        "legend.frameon": False,
+        # A dollar sign in a name is no formula.
+        "text.parse_math": False,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        # Text stays text: it can be searched and copied, and takes little space.
+        "svg.fonttype": "none",
+        # Equal data give equal files.
+        "svg.hashsalt": "laaciq",
+    }
+)
 
 
 def new_figure(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:

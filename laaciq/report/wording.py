@@ -1,4 +1,4 @@
-"""The sentences and numbers of every report, as plain text: each format escapes them in its own way."""
+"""The sentences and numbers of every report, as plain text: each format escapes them."""
 
 from __future__ import annotations
 
@@ -289,9 +289,9 @@ def planning_sentences(planning: Planning) -> list[str]:
         f"Bits were allocated to within {100 * planning.gap:.1f} % of the optimum of the sensitivity model, for the objective "
         f"'{planning.objective}'. Over languages and {probes} that rescaled its predictions, predicted and measured "
         f"losses have r = {number(agreement.r, 2)} on a logarithmic scale and a median error of {percent(agreement.error)}.",
-        f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} was best: "
-        f"its worst-off language, "
-        f"{planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. Test text decided nothing.",
+        f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} "
+        f"was best: its worst-off language, {planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. "
+        "Test text decided nothing.",
     ]
     if planning.held_out:
         sentences.append(f"Planning read no text in {', '.join(planning.held_out)}.")

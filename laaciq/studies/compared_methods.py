@@ -10,6 +10,7 @@ from laaciq.backends.contract import Backend
 from laaciq.backends.registry import BACKENDS
 from laaciq.errors import BadOption
 from laaciq.options import WeightOptions
+from laaciq.options.base import Condition, Only
 from laaciq.options.methods import METHODS
 
 # Beside every back end, where nothing else is asked for.
@@ -36,6 +37,19 @@ class ComparedMethod:
         """Of a method of ours. Without a size, a plan may take what plain groups of 64 take: a quarter of a bit above `bits`."""
         size = {"bits": bits} if self.budget is None else {"budget": self.budget}
         return WeightOptions.of(method=self.method, **size)
+
+
+def conditions(compared: Iterable[ComparedMethod]) -> list[Condition]:
+    """Options of `laaciq compare` that have an effect on some of these methods only."""
+    methods = list(compared)
+    text_free = "has no effect, as none of these methods reads text: compare one that does, such as gptq"
+    sized = "has no effect, as every method here has a size of its own: leave it out"
+    return [
+        Only(
+            frozenset({"calibration", "calibration_passages"}), lambda _: any(m.reads_text for m in methods), text_free
+        ),
+        Only(frozenset({"bits"}), lambda _: any(m.budget is None for m in methods), sized),
+    ]
 
 
 def find_compared_methods(names: Iterable[str] | None) -> list[ComparedMethod]:

@@ -57,9 +57,8 @@ class Recalibrations:
         def quantize() -> tuple[Layers, Mapping[str, torch.Tensor]]:
             calibration = Calibration(None, session.split.calibration, session.options)
             title = f"rounding, {len(plan.weights)} × {passages} passages"
-            with session.progress.stage(title, len(plan.tensors)) as advance:
-                layers, _ = quantize_model(session.original, plan, calibration, advance=lambda: advance(1))
-                return list(layers), {}
+            layers, _ = quantize_model(session.original, plan, calibration, progress=session.progress, title=title)
+            return list(layers), {}
 
         # Named by its key: two mixes that turn out to be one share their measurements.
         return InMemory(f"mixtures/{key[:16]}", key, plan, quantize)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from laaciq import __version__
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
@@ -30,6 +29,7 @@ from laaciq.studies.compared_methods import ComparedMethod, find_compared_method
 from laaciq.studies.comparison import Made, Row
 from laaciq.trials.candidate import Candidate, InMemory
 from laaciq.trials.session import Session
+from laaciq.version import __version__
 
 
 @dataclass
@@ -127,11 +127,8 @@ class Rows:
         calibration = calibrate(session, options, profile=f"profiles/{method.method}.json")
         decision, rounded = decide(session, options, calibration)
         plan = decision.plans.first
-        with session.progress.stage("quantizing", sum(t.quantized for t in plan.tensors) + plan.tuned) as advance:
-            layers, others = quantize_model(
-                session.original, plan, calibration, rounded=rounded, advance=lambda: advance(1)
-            )
-            quantized = list(layers), others
+        layers, others = quantize_model(session.original, plan, calibration, rounded=rounded, progress=session.progress)
+        quantized = list(layers), others
         made = Made(
             by=f"laaciq {__version__}",
             settings=_settings(plan, options),

@@ -1,83 +1,223 @@
-"""Time and memory that a run will take, told before it starts."""
+"""Time and memory of passes over text, known before anything is loaded: work counted from shapes, speed measured on this machine."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 
-from laaciq.corpus import Texts
-from laaciq.errors import BrokenModel, TooLittleMemory
-from laaciq.models import ModelFolder
+from laaciq.corpus import Passages, Texts
+from laaciq.engine.progress import duration
+from laaciq.engine.work import Speed, Work, measure_speed
+from laaciq.errors import TooLittleMemory
+from laaciq.models import LanguageModel, ModelFolder
+from laaciq.models.loading import skeleton
+from laaciq.options import MeasureOptions
+from laaciq.profiling.activations import readings
+from laaciq.profiling.redundancy import FOLDS
+from laaciq.scoring.likelihood import ACCELERATOR_LOGITS_BYTES, LOGITS_BYTES
+from laaciq.scoring.operations import ModelShape, Reading, scoring
+from laaciq.scoring.sequences import ScoredPassage, prepare_all
+from laaciq.trials.measurement import SERVED_PROBE
 
-# Bytes of text a token, over many languages and tokenizers; the true number is known only after tokenizing.
-_BYTES_PER_TOKEN = 3.0
-# Attention, norms, softmax and memory traffic beside the matrix products of the weights.
-_OVERHEAD = 1.8
-# Weights in an integer, at 4 bits each; quantized checkpoints hold codes in these types, others hold hardly any of them.
-_PACKED = {"I32": 8, "U8": 2}
-# Interpreter, libraries, activations and logits.
-_BASE_BYTES = 900 * 2**20
+# Passages per language that are tokenized; the others are taken to be like them, byte for byte.
+SAMPLED = 6
+# Interpreter, libraries, and freed memory that the allocator keeps; with CUDA, its libraries too.
+_BASE_BYTES, _CUDA_BYTES = 850 * 2**20, 2500 * 2**20
+# Operations of all eigenvalues of a symmetric n×n matrix in float64, in units of n³ at the speed of a Cholesky factor.
+_EIGENVALUES = 4.0
+# Seconds per weight that files are read and checked for.
+_LOAD_CALLS, _LOAD_ELEMENTS = 6e5, 30.0
 
 
 @dataclass(frozen=True)
 class Cost:
+    """`device_bytes` is memory of the accelerator, where one is used."""
+
     seconds: float
-    memory_bytes: int
+    memory_bytes: float
+    device_bytes: float = 0.0
 
     def __str__(self) -> str:
-        duration = f"{self.seconds:.0f} s" if self.seconds < 90 else f"{self.seconds / 60:.0f} min"
-        return f"about {duration}, {self.memory_bytes / 2**30:.1f} GB of memory"
+        device = f" and {_gigabytes(self.device_bytes)} on the GPU" if self.device_bytes else ""
+        return f"about {duration(self.seconds)}, {_gigabytes(self.memory_bytes)}{device}"
 
 
-def estimate(folder: ModelFolder, texts: Texts, *, device: torch.device) -> Cost:
-    """Two models side by side, each passing over the texts once."""
-    parameters = _parameter_count(folder)
-    byte_count = sum(passages.byte_count for passages in texts.by_language.values())
-    operations = 2 * 2 * parameters * byte_count / _BYTES_PER_TOKEN * _OVERHEAD
-    width = 4 if device.type == "cpu" else 2
-    return Cost(operations / _operations_per_second(device), 2 * width * parameters + _BASE_BYTES)
+@dataclass(frozen=True)
+class StageCost(Cost):
+    """Of one stage of a command, by `name`."""
+
+    name: str = field(kw_only=True)
+
+
+def total(stages: Iterable[Cost]) -> Cost:
+    """Stages one after the other: their times add, of memory the most counts."""
+    known = list(stages)
+    return Cost(
+        sum(stage.seconds for stage in known),
+        max((stage.memory_bytes for stage in known), default=0.0),
+        max((stage.device_bytes for stage in known), default=0.0),
+    )
+
+
+def estimate(
+    folder: ModelFolder,
+    texts: Texts,
+    *,
+    device: torch.device,
+    options: MeasureOptions = MeasureOptions(),
+    candidates: int = 1,
+) -> Cost:
+    """Loading the original and measuring so many candidates beside it, each in memory, in every language."""
+    costs = CostModel.of(folder, options, device)
+    return total([costs.loading(), costs.measuring(texts, candidates)])
 
 
 def require_memory(cost: Cost, device: torch.device) -> None:
-    free = _free_memory(device)
-    if free is not None and cost.memory_bytes > free:
-        raise TooLittleMemory(
-            f"this needs about {cost.memory_bytes / 2**30:.1f} GB of memory and {free / 2**30:.1f} GB are free: "
-            f"close other programs, take a smaller model, or a machine with more memory"
+    needs = [("memory", cost.memory_bytes, _free_memory(torch.device("cpu")))]
+    if device.type == "cuda":
+        needs.append(("GPU memory", cost.device_bytes, _free_memory(device)))
+    for kind, needed, free in needs:
+        if free is not None and needed > free:
+            raise TooLittleMemory(
+                f"this needs about {_gigabytes(needed)} of {kind} and {_gigabytes(free)} are free: "
+                f"close other programs, take a smaller model, or a machine with more {kind}"
+            )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Some passages of a language as the model is given them, and their mean size."""
+
+    prepared: list[ScoredPassage]
+    mean_bytes: float
+
+
+@dataclass
+class CostModel:
+    """What this machine needs to pass texts through a model. `model` has no weights; its tokenizer prepares samples of the texts."""
+
+    model: LanguageModel
+    shape: ModelShape
+    speed: Speed
+    options: MeasureOptions
+    device: torch.device
+    _samples: dict[tuple[str, bool], _Sample] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, folder: ModelFolder, options: MeasureOptions, device: torch.device) -> CostModel:
+        model = skeleton(folder)
+        shape = ModelShape.of(model.kind, model.anatomy)
+        return cls(model, shape, measure_speed(device, shape.width, shape.widest), options, device)
+
+    # Texts
+
+    @property
+    def batch_tokens(self) -> int:
+        """As `laaciq.scoring.likelihood.batch_tokens`, which looks where the model is."""
+        return max(64, self._logits_bound // (4 * self.shape.vocabulary))
+
+    def scored(self, texts: Texts) -> Reading:
+        """All languages pooled, as they are scored."""
+        return self._reading(list(texts.by_language.values()), scored=True)
+
+    def read(self, texts: Texts) -> Reading:
+        """All languages pooled, as calibration reads them."""
+        return self._reading(list(texts.by_language.values()), scored=False)
+
+    def one_by_one(self, texts: Texts) -> Reading:
+        """Every sequence in a batch of its own."""
+        return self._reading(list(texts.by_language.values()), scored=True, most_tokens=1)
+
+    def _reading(self, texts: list[Passages], *, scored: bool, most_tokens: int | None = None) -> Reading:
+        pool: list[ScoredPassage] = []
+        sampled_bytes = 0.0
+        for passages in texts:
+            sample = self._sample(passages, scored=scored)
+            pool += [sample.prepared[number % len(sample.prepared)] for number in range(len(passages))]
+            sampled_bytes += sample.mean_bytes * len(passages)
+        whole = sum(passages.byte_count for passages in texts)
+        return Reading.of(pool, most_tokens or self.batch_tokens) * (whole / sampled_bytes) if pool else Reading()
+
+    def _sample(self, passages: Passages, *, scored: bool) -> _Sample:
+        """Of the language, from the first texts that were seen in it."""
+        key = (passages.language.code, scored)
+        if key not in self._samples and len(passages):
+            some = passages.spread(SAMPLED)
+            prepare = prepare_all if scored else readings
+            self._samples[key] = _Sample(prepare(self.model, some, self.options), some.byte_count / len(some))
+        return self._samples.get(key, _Sample([], 0.0))
+
+    # Stages
+
+    def stage(
+        self, name: str, work: Work, *, models: float = 1.0, logits: float = 0.0, more_bytes: float = 0.0
+    ) -> StageCost:
+        """With so many `models` in memory, logits of so many of them at a time, and `more_bytes` where the model is."""
+        width = 4 if self.device.type == "cpu" else 2
+        # An accelerator's logits are computed in 16 bits and compared in 32.
+        size = models * width * self.shape.parameters + more_bytes
+        size += logits * self._logits_bound * (1.0 if self.device.type == "cpu" else 1.5)
+        seconds = work.seconds(self.speed)
+        if self.device.type == "cpu":
+            return StageCost(seconds, _BASE_BYTES + size, name=name)
+        return StageCost(seconds, _CUDA_BYTES, size, name=name)
+
+    def loading(self) -> StageCost:
+        """Weights from disk, looked at once for NaN."""
+        work = Work(elements=_LOAD_ELEMENTS * self.shape.parameters, calls=_LOAD_CALLS)
+        stage = self.stage("loading", work, more_bytes=self._file_bytes)
+        # Read in host memory first.
+        return replace(stage, memory_bytes=max(stage.memory_bytes, _BASE_BYTES + self._file_bytes))
+
+    def profiling(self, texts: Texts) -> StageCost:
+        """Weights scanned, every language read once, the spectrum of its last block with every fold of documents left out."""
+        shape, reading = self.shape, Reading()
+        for passages in texts.by_language.values():
+            reading = reading + self._reading([passages], scored=False)
+        watched = sum(inputs + outputs for own in shape.matrices for outputs, inputs in own)
+        hooks = Work(elements=6 * watched * reading.tokens, calls=30 * sum(map(len, shape.matrices)) * reading.batches)
+        # In float64, at half the speed.
+        squares = Work(products=2 * 2 * shape.width**2 * reading.read)
+        spectra = Work(factorizations=2 * (1 + FOLDS) * _EIGENVALUES * shape.width**3) * len(texts.languages)
+        scan = Work(elements=60 * shape.parameters)
+        work = scoring(shape, reading, 0) + hooks + squares + spectra + scan
+        return self.stage(
+            "profile", work, logits=min(1.0, self._logits_share(reading)), more_bytes=8 * FOLDS * shape.width**2
         )
 
+    def measuring(self, texts: Texts, candidates: int = 1, *, served: Iterable[str] | None = None) -> StageCost:
+        """Language by language; those that are not `served` (None: all are) are measured on a few passages."""
+        chosen = None if served is None else set(served)
+        reading = Reading()
+        for code, passages in texts.by_language.items():
+            if chosen is None or code in chosen:
+                probe = passages.spread(SERVED_PROBE)
+                rest = passages.at(range(max(0, len(passages) - len(probe))))
+                reading = reading + self._reading([probe], scored=True) + self._reading([rest], scored=True)
+            else:
+                reading = reading + self._reading([passages.spread(SERVED_PROBE)], scored=True)
+        applied = Work(elements=60 * candidates * self.shape.parameters)
+        work = scoring(self.shape, reading, candidates) + applied
+        return self.stage("measuring", work, models=1 + candidates, logits=2 * self._logits_share(reading))
 
-def _parameter_count(folder: ModelFolder) -> int:
-    """From the headers alone, of packed codes a guess of 4 bits a weight; for other files a guess, 4 bits in GGUF and 16 elsewhere."""
-    count = 0
-    for path in folder.weight_files:
-        if path.suffix != ".safetensors":
-            count += path.stat().st_size * 2 if path.suffix == ".gguf" else path.stat().st_size // 2
-            continue
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118
-                    header = file.get_slice(name)
-                    count += torch.Size(header.get_shape()).numel() * _PACKED.get(header.get_dtype(), 1)
-        except (SafetensorError, OSError) as error:
-            raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None
-    return count
+    def _logits_share(self, reading: Reading) -> float:
+        """Of the bound, what the largest batch of these texts has."""
+        return min(1.0, 4 * self.shape.vocabulary * reading.targets / self._logits_bound)
+
+    @property
+    def _logits_bound(self) -> int:
+        return LOGITS_BYTES if self.device.type == "cpu" else ACCELERATOR_LOGITS_BYTES
+
+    @property
+    def _file_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.model.folder.weight_files)
 
 
-def _operations_per_second(device: torch.device) -> float:
-    """Of a matrix product of the shape that small models have, measured now."""
-    left, right = torch.rand(512, 256, device=device), torch.rand(256, 1024, device=device)
-    for _ in range(3):
-        left @ right
-    began, rounds = time.perf_counter(), 20
-    for _ in range(rounds):
-        product = left @ right
-    product.sum().item()
-    return 2 * 512 * 256 * 1024 * rounds / (time.perf_counter() - began)
+def _gigabytes(count: float) -> str:
+    return f"{count / 2**30:.1f} GB"
 
 
 def _free_memory(device: torch.device) -> int | None:

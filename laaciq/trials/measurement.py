@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages
+from laaciq.engine.progress import Progress
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import Scores, bits_per_byte, nll_by_passage, score_each
@@ -120,11 +121,18 @@ def measure_each(
 
 
 def measure_pooled(
-    original: LanguageModel, quantized: LanguageModel, texts: Sequence[Passages], options: MeasureOptions
+    original: LanguageModel,
+    quantized: LanguageModel,
+    texts: Sequence[Passages],
+    options: MeasureOptions,
+    *,
+    progress: Progress = Progress(),
 ) -> list[Measurement]:
     """Several languages in one pass, whether served or not: short texts fill larger batches."""
     prepared = [prepare_all(original, passages, options) for passages in texts]
-    (scores,) = score_each(original, [quantized], [passage for part in prepared for passage in part])
+    pool = [passage for part in prepared for passage in part]
+    with progress.stage("measuring", sum(passage.scored_tokens for passage in pool)) as advance:
+        (scores,) = score_each(original, [quantized], pool, advance=advance)
     ends = np.cumsum([len(part) for part in prepared])
     return [
         _measurement(passages, part, scores.at(slice(end - len(part), end)), options)

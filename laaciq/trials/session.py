@@ -196,7 +196,7 @@ class Session:
         missing = [texts[code] for code in self.pending(candidate.name, candidate.key, texts, part=part)]
         if missing:
             with candidate.applied(self.copy(), missing[0].language.code) as model:
-                measurements = measure_pooled(self.original, model, missing, self.options)
+                measurements = measure_pooled(self.original, model, missing, self.options, progress=self.progress)
             for measurement, passages in zip(measurements, missing, strict=True):
                 self._keep(candidate, measurement, passages, part)
         return self._read(candidate, texts, part)

@@ -41,7 +41,7 @@ def test_bits_or_a_library_that_are_missing_are_named():
     with pytest.raises(BadOption, match="halving has 2 or 4 bits, not 3"):
         made_up().require(3)
     for library in ("no_such_library", "no_such_package.library"):
-        with pytest.raises(MissingExtra, match=r"is not installed: pip install 'laaciq\[half\]'"):
+        with pytest.raises(MissingExtra, match=r"is not installed: run pip install '\.\[half\]'"):
             made_up(library).require(4)
 
 

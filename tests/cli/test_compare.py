@@ -30,7 +30,7 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
         "compare",
         tiny,
         "--methods",
-        "mse, rtn,hqq",
+        "effective, rtn,hqq",
         "--calibration",
         "eng",
         *QUICK,
@@ -39,17 +39,19 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     ]
     shown = CliRunner().invoke(app, command, env={"COLUMNS": "80"})
     assert shown.exit_code == 0, shown.output
-    assert "hqq: no_such_library is not installed: pip install 'laaciq[hqq]'" in " ".join(shown.stdout.split())
+    assert "hqq: no_such_library is not installed: run pip install '.[hqq]' in your clone" in " ".join(
+        shown.stdout.split()
+    )
     assert all(len(line) <= 80 or line.startswith("Report") for line in shown.stdout.splitlines())
     again = CliRunner().invoke(app, [*command, "--json"])
     found = Comparison.model_validate(json.loads(again.stdout))
-    assert {row.method for row in found.measured} == {"mse", "rtn"}
+    assert {row.method for row in found.measured} == {"effective", "rtn"}
     assert found["rtn"].evaluation.parallel
     words = shown.stdout.split()
     assert f"{found['rtn'].made.block_bits_per_weight:.3f}" in words and found["rtn"].worst.language in words
     page = (tmp_path / "run/report.html").read_text()
     assert "<svg" in page and "calibrated on English" in page and found.command.split()[0] in page
-    assert "--calibration eng" in found.command and "--methods mse,rtn,hqq" in found.command
+    assert "--calibration eng" in found.command and "--methods effective,rtn,hqq" in found.command
 
 
 def test_long_names_and_large_losses_are_legible_in_narrow_terminals(tiny, tmp_path):
@@ -81,4 +83,4 @@ def test_back_ends_are_listed():
     assert all(name in shown for name in BACKENDS)
     listed = json.loads(CliRunner().invoke(app, ["backends", "--json"]).stdout)
     assert {own["name"]: own["installed"] for own in listed} == {n: own.installed for n, own in BACKENDS.items()}
-    assert all(own["installed"] or f"laaciq[{own['extra']}]" in shown for own in listed)
+    assert all(own["installed"] or f"'.[{own['extra']}]'" in shown for own in listed)

@@ -76,17 +76,17 @@ def test_what_is_there_is_left_alone(tmp_path):
 
 def test_a_finished_checkpoint_is_replaced_whole_and_only_on_request(tmp_path):
     model, out = save_tiny("llama", tmp_path / "model"), tmp_path / "q"
-    options = {"out": out, "group_size": 16}
-    separately = {"method": "effective", "separate": True, "languages": ["eng", "swa"], "served_bound": 100.0}
-    laaciq.quantize(model, method="rtn", **options)
+    plain = {"out": out, "method": "rtn", "group_size": 16}
+    separate = {**plain, "separate": True, "languages": ["eng", "swa"], "served_bound": 100.0}
+    laaciq.quantize(model, **plain)
     before = (out / "config.json").read_text()
     with pytest.raises(OutputConflict, match=r"finished result.*--overwrite"):
-        laaciq.quantize(model, **separately, **options)
+        laaciq.quantize(model, **separate)
     assert (out / "config.json").read_text() == before
     # One for each language leaves nothing of the one for all.
-    laaciq.quantize(model, **separately, overwrite=True, **options)
+    laaciq.quantize(model, overwrite=True, **separate)
     assert {path.name for path in out.iterdir()} == {"eng", "swa", ".laaciq-files"}
-    laaciq.quantize(model, method="rtn", overwrite=True, **options)
+    laaciq.quantize(model, overwrite=True, **plain)
     assert (out / "config.json").read_text() == before
     assert not (out / "eng").exists()
 

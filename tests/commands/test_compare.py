@@ -79,7 +79,7 @@ def test_methods_that_fail_are_rows_that_say_why(tiny, coarse, tmp_path):
     assert {row.method: row.reason for row in found.failed} == {
         "raising": "ZeroDivisionError: no groups",
         "leaving": "SystemExit: gone",
-        "absent": "no_such_library is not installed: pip install 'laaciq[none]'",
+        "absent": "no_such_library is not installed: run pip install '.[none]' in your clone of laaciq",
     }
     other = laaciq.compare(tiny, methods=["absent", "mse", "adaptive"], bits=5, out=tmp_path, **ASKED)
     assert other["absent"].reason == "absent has 4 bits, not 5"

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import laaciq
@@ -11,6 +12,8 @@ from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
+from laaciq.quantization import apply_checkpoint
+from laaciq.quantization.dequantized import load_dequantized
 from laaciq.studies.rescaling import plant_outliers
 from tests.tiny import ARCHITECTURES, save_tiny
 
@@ -37,7 +40,7 @@ def test_screening_names_exactly_the_planted_blocks(architecture, tmp_path):
 
 def test_planting_leaves_the_function_as_it_is(tmp_path):
     plain, twin = planted("llama", tmp_path, [0])
-    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", **FEW)
+    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", served_bound=100.0, **FEW)
     assert all(abs(result.loss.value) < 1e-4 for result in evaluation.languages)
 
 
@@ -98,6 +101,26 @@ def test_survey_sets_models_side_by_side(tmp_path):
     assert "positions" in shown and "rotary" in shown and "learned" in shown
 
 
+def test_checkpoints_of_ours_are_surveyed_by_the_weights_that_they_mean(tmp_path):
+    kinds = {
+        "llama": {"method": "adaptive", "table_overhead": 2.0, "keep": 1.0, "served_bound": 100.0, **FEW},
+        "gpt2": {"method": "rtn", "embedding_bits": 8, "rank": 2},
+    }
+    for architecture, options in kinds.items():
+        model, out = save_tiny(architecture, tmp_path / architecture), tmp_path / f"{architecture}-q"
+        laaciq.quantize(model, out=out, bits=4, group_size=16, **options)
+        plain, quantized = load(find_model(model)), load_dequantized(find_model(out))
+        apply_checkpoint(plain, out)
+        for (name, expected), (same, weights) in zip(
+            plain.module.named_parameters(), quantized.module.named_parameters(), strict=True
+        ):
+            assert name == same
+            assert torch.equal(weights, expected)
+        rows = laaciq.survey([model, out], **FEW)
+        assert rows[0].architecture == rows[1].architecture
+        assert rows[0].max_kurtosis != rows[1].max_kurtosis
+
+
 def test_screen_takes_a_profile_made_before(tmp_path):
     model = save_tiny("llama", tmp_path / "model")
     words = ["profile", str(model), "--languages", "eng,swa", "--out", str(tmp_path / "p")]
@@ -105,6 +128,8 @@ def test_screen_takes_a_profile_made_before(tmp_path):
     for place in (tmp_path / "p", tmp_path / "p/profile.json"):
         shown = CliRunner().invoke(app, ["screen", str(place), "--json"])
         assert json.loads(shown.stdout)["risk"] == "LOW"
+        with pytest.raises(BadOption, match="--languages has no effect on a profile"):
+            laaciq.screen(place, languages=["eng"])
     (tmp_path / "p/profile.json").write_text("{}")
     with pytest.raises(BadOption, match="no profile of this version"):
         laaciq.screen(tmp_path / "p/profile.json")
@@ -117,7 +142,7 @@ def test_a_finished_profile_is_repeated_or_overwritten_on_request(tmp_path):
     assert laaciq.profile(model, out=out, **FEW) == first
     assert (out / "profile.json").stat().st_mtime_ns == before
     tokens = {"exposure": {"eng": 100, "swa": 7}}
-    with pytest.raises(OutputConflict, match=r"finished 'laaciq profile .*, and this is 'laaciq profile .* --exposure"):
+    with pytest.raises(OutputConflict, match=r"finished 'laaciq profile .*', and this is .* with .*\"swa\": 7"):
         laaciq.profile(model, out=out, **tokens, **FEW)
     found = laaciq.profile(model, out=out, overwrite=True, **tokens, **FEW)
     assert [result.exposure_tokens for result in found.languages] == [100, 7]

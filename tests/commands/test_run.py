@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import time
 import pytest
 
 import laaciq
-from laaciq.commands.run import Decided
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, OutputConflict, TooLittleMemory, UnknownLanguage
 from laaciq.options import BITS, RunOptions
+from laaciq.planning.decision import Decision
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -58,9 +60,13 @@ def test_a_checkpoint_loses_as_much_in_another_process_as_it_did_simulated(archi
     model = "reference" if architecture == "reference" else save_tiny(architecture, tmp_path / "model")
     group = 64 if architecture == "reference" else 16
     # Planning takes its time on a model of some size.
-    asked = [own for own in STORED if architecture != "reference" or own["method"] != "planned"]
+    asked = [
+        {"group_size": group, **own} if own["method"] != "planned" else own
+        for own in STORED
+        if architecture != "reference" or own["method"] != "planned"
+    ]
     results = [
-        laaciq.run(model, texts=str(texts), group_size=group, served_bound=100.0, out=tmp_path / str(number), **options)
+        laaciq.run(model, texts=str(texts), served_bound=100.0, out=tmp_path / str(number), **options)
         for number, options in enumerate(asked)
     ]
     folders = [str(tmp_path / str(number) / "checkpoint") for number in range(len(asked))]
@@ -89,7 +95,7 @@ def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
     model = save_tiny("llama", tmp_path / "model")
     out = tmp_path / "run"
     result = laaciq.run(model, texts=str(texts), served_bound=100, out=out)
-    decided = Decided.model_validate_json((out / "plans.json").read_text())
+    decided = Decision.model_validate_json((out / "plans.json").read_text())
     assert (decided.plans, decided.planning) == (result.plans, result.planning)
     assert type(result.baseline).model_validate_json((out / "baseline/evaluation.json").read_text()) == result.baseline
     assert type(result.evaluation).model_validate_json((out / "evaluation.json").read_text()) == result.evaluation
@@ -99,7 +105,7 @@ def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
 
 
 def stamps(out):
-    files = [*out.glob("measurements/*.json"), out / "plans.json", out / "checkpoint/model.safetensors"]
+    files = [*out.glob("trials/run/test/*.json"), out / "plans.json", out / "checkpoint/model.safetensors"]
     return {path.name: path.stat().st_mtime_ns for path in files}
 
 
@@ -167,7 +173,7 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
         ({"languages": ["eng", "xyz"]}, UnknownLanguage, "unknown language 'xyz'"),
         ({"languages": ["eng", "zul"]}, UnknownLanguage, "no text in Zulu"),
         ({"bit": 4}, BadOption, "did you mean 'bits'"),
-        ({"window": "wide"}, BadOption, "option 'window' cannot be 'wide'"),
+        ({"window": "wide"}, BadOption, "--window cannot be 'wide'"),
         ({"device": "tpu"}, BadOption, "auto, cpu or cuda"),
     ],
 )
@@ -203,12 +209,12 @@ def test_test_text_never_reaches_the_optimiser(tmp_path, texts):
     assert first.evaluation.languages != second.evaluation.languages
 
 
-def test_today_s_default_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts):
+def test_the_baseline_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts):
     model = save_tiny("llama", tmp_path / "model")
     result = laaciq.run(model, texts=str(texts), served_bound=100, out=tmp_path / "run")
-    usual = Decided.model_validate_json((tmp_path / "run/baseline/plans.json").read_text()).plans.first
-    assert list(usual.weights) == ["eng"]
-    assert result.plan.size.block_bytes <= usual.size.block_bytes
+    stored = Decision.model_validate_json((tmp_path / "run/baseline/plans.json").read_text()).plans.first
+    assert list(stored.weights) == ["eng"]
+    assert result.plan.size.block_bytes <= stored.size.block_bytes
     assert {r.language for r in result.baseline.languages} == set(FEW)
     assert result.baseline.quantized in (tmp_path / "run/report.html").read_text()
     without = laaciq.run(
@@ -216,6 +222,46 @@ def test_today_s_default_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts)
     )
     assert without.baseline is None
     assert not (tmp_path / "run/baseline/evaluation.json").exists()
+
+
+@pytest.mark.parametrize("missing", ["baseline/checkpoint", "baseline/trials", "generation/swa.json", None])
+def test_up_to_date_is_said_only_where_nothing_is_left_to_do(tmp_path, texts, missing):
+    """A missing baseline, or continuations of one language, are work too."""
+
+    class Told(Progress):
+        def __init__(self):
+            self.sentences = []
+
+        def say(self, text):
+            self.sentences.append(text)
+
+    options = {"texts": str(texts), "served_bound": 100, "out": tmp_path / "run", "generate": True}
+    model = save_tiny("llama", tmp_path / "model")
+    first = laaciq.run(model, **options)
+    if missing == "baseline/trials":
+        (tmp_path / "run/trials/baseline/test/swa.json").unlink()
+    elif missing is not None:
+        path = tmp_path / "run" / missing
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    told = Told()
+    assert laaciq.run(model, progress=told, **options) == first
+    assert any("up to date" in sentence for sentence in told.sentences) == (missing is None)
+
+
+def test_draws_of_calibration_text_show_how_far_losses_move(tmp_path, texts):
+    model = save_tiny("llama", tmp_path / "model")
+    options = {"method": "gptq", "texts": str(texts), "served_bound": 100, "group_size": 16, "bits": 3}
+    result = laaciq.run(model, draws=3, out=tmp_path / "run", **options)
+    alone = laaciq.run(model, out=tmp_path / "alone", **options)
+    assert result.evaluation == alone.evaluation and alone.spread is None
+    assert result.spread.draws == 3
+    for language in result.evaluation.languages:
+        losses = result.spread.by_language[language.language]
+        assert losses[0] == language.degradation.value
+        assert len(set(losses)) == 3  # other text, other codes
+    assert result.spread.worst == [max(d[k] for d in result.spread.by_language.values()) for k in range(3)]
+    assert "Over 3 draws of calibration text" in (tmp_path / "run/report.md").read_text()
+    assert laaciq.run(model, draws=3, out=tmp_path / "run", **options) == result
 
 
 def test_too_little_memory_is_told_before_loading(tmp_path, texts, monkeypatch):

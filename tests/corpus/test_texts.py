@@ -14,3 +14,10 @@ def test_spread_takes_as_many_as_asked_evenly(there, most):
     assert places[0] == 0
     gaps = [later - earlier for earlier, later in zip(places, [*places[1:], there], strict=True)]
     assert max(gaps) - min(gaps) <= 1
+
+
+def test_texts_record_whether_spreading_left_passages_out():
+    texts = laaciq.read_split("builtin").test.select(["eng", "swa"])
+    most = len(texts["eng"])
+    assert not texts.sampled and not texts.spread(most).sampled
+    assert texts.spread(most - 1).sampled and texts.spread(2).select(["eng"]).sampled

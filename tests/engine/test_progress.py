@@ -98,6 +98,13 @@ def test_a_log_has_lines_while_a_step_takes_long():
     assert lines_of(file)[1].startswith("rounding: 1 of 4, 0 s")
 
 
+def test_a_stage_with_nothing_to_do_is_not_shown():
+    file = io.StringIO()
+    with TerminalProgress(Console(file=file)).stage("measuring", 0) as advance:
+        advance(0)
+    assert not lines_of(file)
+
+
 def test_a_stage_that_fails_is_not_called_done():
     file = io.StringIO()
     with pytest.raises(ValueError), TerminalProgress(Console(file=file)).stage("tuning", 2):

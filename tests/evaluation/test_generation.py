@@ -148,5 +148,5 @@ def test_bad_options(tiny):
 
 def test_without_an_identifier(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "py3langid", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'laaciq\[generate\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[generate\]'"):
         continue_prompts(tiny, tiny, TEXTS["eng"])

@@ -161,7 +161,7 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
         laaciq.export(checkpoint, format="gptq", out=checkpoint, overwrite=True)
     with pytest.raises(BadOption, match="no laaciq checkpoint"):
         laaciq.export(model, format="gptq", out=tmp_path / "new")
-    with pytest.raises(BadOption, match="there are compressed-tensors, gptq, gguf"):
+    with pytest.raises(BadOption, match=r"it should be .compressed-tensors., .gptq. or .gguf."):
         laaciq.export(checkpoint, format="awq", out=tmp_path / "new")
 
 

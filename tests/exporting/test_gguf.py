@@ -194,7 +194,7 @@ def test_frequencies_scaled_as_in_llama_3_are_for_llama_cpp(tmp_path):
 
 def test_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'laaciq\[gguf\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[gguf\]'"):
         write_gguf(tmp_path, tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_a_failure_half_way_leaves_no_file(tmp_path, monkeypatch):
     def fail(*args):
         raise MemoryError
 
-    monkeypatch.setattr("laaciq.exporting.gguf.to_halves", fail)
+    monkeypatch.setattr("laaciq.exporting.gguf.to_16bit_blocks", fail)
     with pytest.raises(MemoryError):
         write_gguf(folder, tmp_path / "gguf")
     assert [path.name for path in (tmp_path / "gguf").iterdir()] == [FILE]

@@ -13,8 +13,8 @@ from laaciq.exporting.gguf_blocks import (
     pack_q4_1,
     pack_q5_0,
     pack_q8_0,
+    to_16bit_blocks,
     to_blocks,
-    to_halves,
 )
 from laaciq.options import BITS
 from laaciq.quantization import quantize_matrix
@@ -136,16 +136,16 @@ def test_groups_of_zeros():
 def test_sixteen_bits_are_those_that_lose_nothing():
     half, brain = random_matrix().half().float(), random_matrix(scale=1e-6).bfloat16().float()
     for weights, expected in ((half, "F16"), (brain, "BF16")):
-        blocks = to_halves(weights.numpy())
+        blocks = to_16bit_blocks(weights.numpy())
         assert blocks.type == expected
         assert np.array_equal(read(blocks), weights.numpy())
 
 
 def test_sixteen_bits_of_what_fits_neither():
     weights = random_matrix().numpy()
-    assert to_halves(weights).type == "F16"
-    assert np.allclose(read(to_halves(weights)), weights, rtol=2**-11, atol=2**-25)
+    assert to_16bit_blocks(weights).type == "F16"
+    assert np.allclose(read(to_16bit_blocks(weights)), weights, rtol=2**-11, atol=2**-25)
     large = 1e6 * weights
-    assert to_halves(large).type == "BF16"
-    assert np.allclose(read(to_halves(large)), large, rtol=2**-8, atol=0)
-    assert torch.equal(torch.from_numpy(read(to_halves(large))), torch.from_numpy(large).bfloat16().float())
+    assert to_16bit_blocks(large).type == "BF16"
+    assert np.allclose(read(to_16bit_blocks(large)), large, rtol=2**-8, atol=0)
+    assert torch.equal(torch.from_numpy(read(to_16bit_blocks(large))), torch.from_numpy(large).bfloat16().float())

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import laaciq
-from laaciq.exporting.folding import folded_twin
+from laaciq.exporting.folding import folded_copy
 from laaciq.exporting.source import read_source
 from laaciq.models import find_model, load
 from tests.tiny import save_tiny
@@ -71,7 +71,7 @@ def exported_logits(format, library, names, root):
         asked = exporting | ({"against": model, "served_bound": 100.0} if exporting else {})
         found = laaciq.export(root / name / "q", format=format, out=root / name / "out", **asked)
         checkpoint = read_source(root / name / "q")
-        module = folded_twin(load(find_model(model), device="cpu"), checkpoint, found.folded).module
+        module = folded_copy(load(find_model(model), device="cpu"), checkpoint, found.folded).module
         folders[name] = str(root / name / "out")
         with torch.inference_mode():
             ours[name] = module(torch.arange(5, 37)[None]).logits

@@ -3,7 +3,7 @@ import pytest
 import laaciq
 from laaciq.errors import BadOption, UnknownLanguage
 from laaciq.models import find_model, load
-from laaciq.options import MeasureOptions, WeightOptions
+from laaciq.options import METHODS, MeasureOptions, WeightOptions
 from laaciq.planning.rules import cluster_languages, make_plans
 from laaciq.profiling.profile import profile_model
 from tests.tiny import save_tiny
@@ -100,7 +100,7 @@ def test_a_correction_is_counted_and_is_never_of_more_than_full_rank(model):
 
 @pytest.mark.parametrize(("overhead", "tables"), [(1.0, 1), (2.0, 2), (3.9, 3), (100.0, 4)])
 def test_the_number_of_tables_follows_from_the_overhead(model, profile, overhead, tables):
-    """A table of 16-bit scales for groups of 16 costs one bit a weight; more tables than languages make no sense."""
+    """A table of 16-bit scales for groups of 16 costs one bit per weight; more tables than languages make no sense."""
     options = WeightOptions(method="adaptive", group_size=16, table_overhead=overhead)
     plan = make_plans(model.anatomy, options, profile).first
     assert len(plan.tables) == tables
@@ -123,11 +123,19 @@ def test_languages_that_are_not_served_decide_nothing(model, profile):
 
 
 def test_one_language_may_decide_for_all(model, profile):
-    """As in the usual calibration, on English alone."""
+    """As in the baseline, calibrated on English."""
     plan = make_plans(
         model.anatomy, WeightOptions(method="gptq", calibration_languages=("English",), group_size=16), profile
     ).first
     assert plan.languages == ["eng"]
+
+
+@pytest.mark.parametrize("method", [method.name for method in METHODS.values() if method.reads_text])
+def test_languages_that_are_held_out_decide_nothing_under_any_method(model, profile, method):
+    options = WeightOptions(method=method, hold_out=("Swahili",), group_size=16, table_overhead=3.0)
+    plan = make_plans(model.anatomy, options, profile).first
+    assert plan.languages == ["eng", "hin", "rus"]
+    assert "swa" not in {code for members in plan.tables for code in members}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +146,13 @@ def test_one_language_may_decide_for_all(model, profile):
         ({"protect": ("xyz=1",)}, UnknownLanguage, "unknown language 'xyz'"),
         ({"protect": ("yor=1",), "separate": True}, BadOption, "names yor, which has no calibration text"),
         ({"method": "gptq", "calibration_languages": ("yor",)}, BadOption, "--calibration-languages names yor"),
+        ({"method": "gptq", "hold_out": ("yor",)}, BadOption, "--hold-out names yor, which has no text here"),
+        ({"method": "gptq", "hold_out": tuple(FEW)}, BadOption, "--hold-out leaves no language to calibrate on"),
+        (
+            {"method": "gptq", "hold_out": ("swa",), "calibration_languages": ("eng", "swa")},
+            BadOption,
+            "--calibration-languages and --hold-out both name swa",
+        ),
         ({"method": "adaptive", "table_overhead": 0.1}, BadOption, "one table costs 1 bits per weight"),
     ],
 )

@@ -148,6 +148,28 @@ def test_importing_laaciq_before_or_after_transformers_is_enough(tmp_path):
         assert done.stdout.strip() == "QuantizedLinear"
 
 
+WITHOUT = """
+import sys, transformers
+for folder in sys.argv[1:]:
+    try:
+        transformers.AutoModelForCausalLM.from_pretrained(folder)
+    except ValueError as error:
+        print(error)
+assert "laaciq" not in sys.modules
+"""
+
+
+def test_without_laaciq_transformers_refuses_and_names_it(tmp_path):
+    """Transformers alone knows no method laaciq: it would warn, and initialize the quantized layers at random."""
+    model = load(find_model(save_tiny("llama", tmp_path / "model")))
+    quantize(model, tmp_path / "checkpoint")
+    AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint").save_pretrained(tmp_path / "again")
+    command = [sys.executable, "-c", WITHOUT, str(tmp_path / "checkpoint"), str(tmp_path / "again")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("quantized by laaciq") == 2
+    assert done.stdout.count("'import laaciq' before loading") == 2
+
+
 INT4 = """
 import json, sys, torch, laaciq
 from transformers import AutoModelForCausalLM

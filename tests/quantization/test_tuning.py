@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import laaciq
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
@@ -224,10 +226,33 @@ def test_a_plan_s_passages_bound_what_is_read(tmp_path):
 
 def test_untuned_plans_are_quantized_one_tensor_at_a_time(tmp_path):
     model, plan, calibration = tiny("llama", tmp_path, tune=0)
-    done = []
-    layers, others = quantize_model(model, plan, calibration, advance=lambda: done.append(1))
-    next(iter(layers))
-    assert not done and not others
+    layers, others = quantize_model(model, plan, calibration)
+    assert not isinstance(layers, list) and not others
+    assert next(iter(layers))[0] == plan.tensors[0]
+
+
+class Recorded(Progress):
+    """What was announced, and what was done of it."""
+
+    def __init__(self):
+        self.stages = {}
+
+    @contextmanager
+    def stage(self, title, total, **options):
+        done = []
+        self.stages[title] = (total, done)
+        yield done.append
+
+
+@pytest.mark.parametrize("architecture", ["llama", "bert", "mt5"])
+def test_progress_of_rounding_and_tuning_goes_in_small_steps_to_its_total(architecture, tmp_path):
+    model, plan, calibration = tiny(architecture, tmp_path, tune=2, method="gptq")
+    progress = Recorded()
+    quantize_model(model, plan, calibration, progress=progress)
+    assert list(progress.stages) == ["rounding", "tuning"]
+    for total, done in progress.stages.values():
+        assert sum(done) == pytest.approx(total)
+        assert max(done) < total / 3
 
 
 def test_what_cannot_be_tuned(tmp_path):
@@ -242,5 +267,3 @@ def test_what_cannot_be_tuned(tmp_path):
     assert not (tmp_path / "checkpoint").exists()
     with pytest.raises(BadOption, match="needs a profile"):
         make_plans(model.anatomy, WeightOptions(tune=1))
-    with pytest.raises(BadOption, match="tables of scales"):
-        make_plans(model.anatomy, WeightOptions(tune=1, method="adaptive", group_size=16), calibration.profile)

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from laaciq.quantization.plan import Plan, Size, TensorPlan
+from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.report.storage import spans, storage_rows
+from tests.report.test_report import PLAN
 
 BLOCKS = [f"model.layers.{i}" for i in range(12)]
-SIZE = Size(
-    block_bytes=1,
-    block_bits_per_weight=1,
-    model_bytes=1,
-    model_bits_per_weight=1,
-    original_model_bytes=1,
-    compression=1,
-)
 
 
 def tensor(block: int, kind: str, bits: int, **other: object) -> TensorPlan:
@@ -30,7 +23,7 @@ def test_blocks_that_are_stored_otherwise_are_named() -> None:
     head = TensorPlan(
         name="embed.weight", shape=(64, 64), bits=6, group_size=32, symmetric=False, used_by=("embed", "head")
     )
-    rows = storage_rows(Plan(method="rtn", tensors=[*down, *alike, head], size=SIZE), BLOCKS)
+    rows = storage_rows(Plan(method="rtn", tensors=[*down, *alike, head], size=PLAN.size), BLOCKS)
     assert [row.kinds for row in rows] == [["mlp.down"], ["mlp.up", "mlp.gate"], ["embed", "head"]]
     assert rows[0].stored == "8 bits, group 64, symmetric in blocks 0–1, 11; 4 bits, group 64, symmetric in blocks 2–10"
     assert rows[1].stored == "4 bits, group 64, symmetric"
@@ -41,7 +34,7 @@ def test_blocks_that_are_stored_otherwise_are_named() -> None:
 
 
 def test_kept_and_unquantized_weights_are_named() -> None:
-    plan = Plan(method="rtn", tensors=[tensor(0, "up", 4, keep=1.0, rank=2), tensor(0, "down", 16)], size=SIZE)
+    plan = Plan(method="rtn", tensors=[tensor(0, "up", 4, keep=1.0, rank=2), tensor(0, "down", 16)], size=PLAN.size)
     kept, left = storage_rows(plan, BLOCKS)
     assert kept.stored == "4 bits, group 64, symmetric, 1 % kept in 16 bits, correction of rank 2"
     assert left.stored == "16 bits, not quantized"

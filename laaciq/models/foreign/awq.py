@@ -19,7 +19,7 @@ _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]
 class Awq:
     """W[o, i] = s[g, o]·(q[i, o] − z[g, o]), where g is input i's group of neighbours."""
 
-    own_parts: tuple[str, ...] = ("qweight", "qzeros", "scales")
+    quantized_parts: tuple[str, ...] = ("qweight", "qzeros", "scales")
     shared_parts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -45,5 +45,5 @@ class Awq:
 
 
 def in_order(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """Outputs in their own order; only words of 4-bit codes are interleaved."""
+    """Outputs in the order of the model; only words of 4-bit codes are interleaved."""
     return codes.unflatten(1, (-1, len(_PLACES)))[:, :, _PLACES].flatten(1) if bits == 4 else codes

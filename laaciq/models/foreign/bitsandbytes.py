@@ -18,7 +18,7 @@ _INT8_NOTE = "LLM.int8() also rounds activations as it runs: what is measured ar
 class BitsAndBytes:
     """Every layer says itself how it is stored; the settings are needed for nothing but a word to the user."""
 
-    own_parts: tuple[str, ...] = (
+    quantized_parts: tuple[str, ...] = (
         *("weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map", *_STATES),
         *("SCB", "weight_format"),
     )

@@ -26,7 +26,7 @@ class CompressedTensors:
     a pattern before a class. Layers that `ignore` names have a plain weight, and nothing of them comes here.
     """
 
-    own_parts: tuple[str, ...] = (
+    quantized_parts: tuple[str, ...] = (
         *("weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx", "weight_global_scale"),
         *("input_scale", "input_zero_point", "input_global_scale"),
     )

@@ -18,11 +18,11 @@ _BITS = (2, 3, 4, 8)
 class Gptq:
     """W[o, i] = s[g, o]·(q[i, o] − z[g, o]), where g is input i's group.
 
-    The first version of the format stores z − 1, the second (`gptq_v2`) z. The table `dynamic` gives layers their own bits and group sizes,
+    The first version of the format stores z − 1, the second (`gptq_v2`) z. The table `dynamic` gives single layers other bits and group sizes,
     the first pattern that matches counts; layers that are not quantized have a plain weight, and nothing of them comes here.
     """
 
-    own_parts: tuple[str, ...] = ("qweight", "qzeros", "scales", "g_idx")
+    quantized_parts: tuple[str, ...] = ("qweight", "qzeros", "scales", "g_idx")
     shared_parts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -37,8 +37,8 @@ class Gptq:
 
     def weights(self, parts: Parts) -> torch.Tensor:
         """(outputs, inputs) in float32."""
-        own = self._settings_of(parts.layer)
-        bits, group_size = setting(own, "bits", int), setting(own, "group_size", int, -1)
+        settings = self._settings_of(parts.layer)
+        bits, group_size = setting(settings, "bits", int), setting(settings, "group_size", int, -1)
         if bits not in _BITS:
             raise BrokenModel(f"{parts.layer} has {bits} bits: of GPTQ, {', '.join(map(str, _BITS))} bits can be read")
         qweight = parts.integers("qweight", (None, None), torch.int32)
@@ -52,9 +52,9 @@ class Gptq:
         return affine_weights(codes, scales.t(), zeros.t().to(torch.float32), group_of)
 
     def _settings_of(self, layer: str) -> Mapping[str, Any]:
-        for pattern, own in self.dynamic.items():
+        for pattern, override in self.dynamic.items():
             if not pattern.startswith("-:") and matches(pattern.removeprefix("+:"), layer):
-                return {**self.settings, **own}
+                return {**self.settings, **override}
         return self.settings
 
 

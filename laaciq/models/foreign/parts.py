@@ -56,13 +56,13 @@ class Parts:
         if name not in self.tensors:
             raise BrokenModel(f"{self.layer}.{name} is missing: {REMEDY}")
         tensor = self.tensors[name]
-        found = tuple(tensor.shape)
+        stored = tuple(tensor.shape)
         if shape is not None and (
-            len(found) != len(shape) or any(want not in (None, got) for want, got in zip(shape, found, strict=True))
+            len(stored) != len(shape) or any(want not in (None, got) for want, got in zip(shape, stored, strict=True))
         ):
             wanted = "×".join("any" if size is None else str(size) for size in shape)
             raise BrokenModel(
-                f"{self.layer}.{name} has shape {'×'.join(map(str, found))}, its settings mean {wanted}: {REMEDY}"
+                f"{self.layer}.{name} has shape {'×'.join(map(str, stored))}, its settings mean {wanted}: {REMEDY}"
             )
         return tensor
 

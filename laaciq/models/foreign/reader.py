@@ -29,13 +29,13 @@ _LIBRARIES = {
 
 
 class ForeignFormat(Protocol):
-    """How one library stores a quantized layer: in tensors of the layer's name with one of `own_parts`, or of `shared_parts`, behind it.
+    """How one library stores a quantized layer: in tensors named by the layer and one of `quantized_parts` or `shared_parts`.
 
-    `shared_parts` are parts of other layers too, and belong to a quantized one if it has any of `own_parts`. `notes` is what the user must
-    know of a model that is measured by its weights.
+    Only quantized layers have `quantized_parts`. Other layers have `shared_parts` too. `notes` is what the user must know about measuring the
+    weights alone.
     """
 
-    own_parts: tuple[str, ...]
+    quantized_parts: tuple[str, ...]
     shared_parts: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -43,7 +43,7 @@ class ForeignFormat(Protocol):
 
 
 def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
-    """By the `quantization_config` of config.json; None for no quantization, our own, or one that is left to transformers."""
+    """By the `quantization_config` of config.json; None for no quantization, a checkpoint of ours, or one that transformers reads."""
     if settings is None:
         return None
     # The first checkpoints of bitsandbytes did not say whose they were.
@@ -76,26 +76,26 @@ def read_weights(
     Scales lie far from their codes in a file: what belongs to a layer is fetched together, so that one layer at a time is in memory twice.
     """
     where = tensor_files(folder)
-    found: dict[str, torch.Tensor] = {}
+    plain: dict[str, torch.Tensor] = {}
     for layer, names in _layers(where, form).items():
         tensors = read_tensors(where, names)
         if names == [layer]:
-            found[layer] = _plain(layer, tensors[layer], dtype)
+            plain[layer] = _plain(layer, tensors[layer], dtype)
             continue
         module = _module(skeleton, layer)
         stored = {name.removeprefix(f"{layer}."): tensor for name, tensor in tensors.items()}
         weights = form.weights(Parts(layer, stored, nn.Linear if module is None else type(module)))
-        found[f"{layer}.weight"] = _fitting(weights, module, layer).to(dtype).contiguous()
-    return found
+        plain[f"{layer}.weight"] = _fitting(weights, module, layer).to(dtype).contiguous()
+    return plain
 
 
 def _layers(names: Iterable[str], form: ForeignFormat) -> dict[str, list[str]]:
-    """Names of tensors by quantized layer; a tensor that belongs to none stands under its own name."""
+    """Names of tensors by quantized layer; a tensor of no quantized layer is listed by its name."""
     names = list(names)
-    quantized = {layer for name in names if (layer := _layer_of(name, form.own_parts))}
+    quantized = {layer for name in names if (layer := _layer_of(name, form.quantized_parts))}
     layers: dict[str, list[str]] = {}
     for name in names:
-        layer = _layer_of(name, form.own_parts) or _layer_of(name, form.shared_parts)
+        layer = _layer_of(name, form.quantized_parts) or _layer_of(name, form.shared_parts)
         layers.setdefault(layer if layer in quantized else name, []).append(name)
     return layers
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Block
 
-from laaciq.exporting.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.models import find_model, load
+from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
 from tests.tiny import save_tiny
 
 

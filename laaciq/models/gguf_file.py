@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from laaciq.errors import MissingExtra
+from laaciq.errors import MissingExtra, install_hint
 
 
 def import_gguf() -> Any:
     try:
         import gguf
     except ImportError:
-        raise MissingExtra("GGUF files need the package gguf: pip install 'laaciq[gguf]'") from None
+        raise MissingExtra(f"GGUF files need the package gguf: {install_hint('gguf')}") from None
     return gguf
 
 

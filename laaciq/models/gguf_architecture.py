@@ -10,10 +10,8 @@ import torch
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from laaciq.errors import BadOption
-from laaciq.exporting.gguf_file import import_gguf
+from laaciq.models.gguf_file import import_gguf
 
-# Transformers' model types that are exported; GGUF calls them the same.
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
 # Model types that GGUF knows under another name.
 _OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox", "mistral": "llama"}
 
@@ -76,13 +74,6 @@ class GgufArchitecture:
             writer.add_sliding_window(config.sliding_window)
 
 
-def exported_architecture(config: Any) -> GgufArchitecture:
-    """Refuses a model of which a file would not say all that it computes."""
-    if reason := _obstacle(config):
-        raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
-    return GgufArchitecture(config)
-
-
 def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:
     """From the name of a tensor in transformers to that in GGUF, for any architecture that llama.cpp knows."""
     gguf = import_gguf()
@@ -93,29 +84,11 @@ def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:
     names = gguf.get_tensor_name_map(known[architecture], blocks)
 
     def translate(name: str) -> str:
-        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if found is None:
+        translated = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if translated is None:
             raise BadOption(
                 f"GGUF has no name for {name} in the architecture {architecture}: llama.cpp has no such layer"
             )
-        return found
+        return translated
 
     return translate
-
-
-def _obstacle(config: Any) -> str | None:
-    """What GGUF, or transformers' reader of it, would not take over from the configuration."""
-    if config.model_type not in ARCHITECTURES:
-        return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
-    rotary = config.rope_parameters.get("rope_type", "default")
-    if rotary != "default" and (rotary, config.model_type) != ("llama3", "llama"):
-        return (
-            f"its rotary embeddings are scaled ({rotary}), and only Llama 3's way in the architecture llama is written"
-        )
-    if config.hidden_act != "silu":
-        return f"its activation is {config.hidden_act}, where the runtimes compute silu"
-    if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
-        return "its linear layers have biases, of which the file cannot say that they are there"
-    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        return "it has attention in a sliding window, which the runtimes do not compute for this architecture"
-    return None

@@ -1,0 +1,86 @@
+"""Amounts of computing, by kind, and how fast this machine does each kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+
+import torch
+
+from laaciq.engine.threads import one_thread
+
+# Seconds that each kind is measured for, after one call that loads the code.
+_MEASURED_SECONDS = 0.04
+# Largest matrices that speed is measured on: larger ones are no faster per operation, and take longer to make.
+_TOKENS, _LARGEST, _FACTORED = 512, 2048, 512
+
+
+@dataclass(frozen=True)
+class Work:
+    """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky, LU and eigenvalues in float64, in one
+    thread. `elements`: numbers that elementwise operations read. `calls`: operations that are started, however small."""
+
+    products: float = 0.0
+    factorizations: float = 0.0
+    elements: float = 0.0
+    calls: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: float) -> Work:
+        return Work(*(times * amount for amount in astuple(self)))
+
+    def seconds(self, speed: Speed) -> float:
+        return sum(amount / rate for amount, rate in zip(astuple(self), astuple(speed), strict=True))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a machine does of each kind of work in a second."""
+
+    products: float
+    factorizations: float
+    elements: float
+    calls: float
+
+
+def measure_speed(device: torch.device, width: int, widest: int) -> Speed:
+    """Now, with the present number of threads, on the matrices of a model of this width; takes about 0.2 s."""
+    inputs, outputs = min(width, _LARGEST), min(widest, 2 * _LARGEST)
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    hidden = torch.rand(_TOKENS, inputs, device=device, dtype=dtype)
+    weights = torch.rand(outputs, inputs, device=device, dtype=dtype)
+    values = torch.rand(2**18, device=device)
+    small = torch.rand(64, device=device)
+    size = min(widest, _FACTORED)
+    matrix = torch.eye(size, dtype=torch.float64, device=device) + 1 / size
+
+    @one_thread()
+    def factorize() -> None:
+        torch.linalg.cholesky_ex(matrix)
+
+    return Speed(
+        products=2 * _TOKENS * inputs * outputs * _per_second(lambda: hidden @ weights.T, device),
+        factorizations=size**3 / 3 * _per_second(factorize, device),
+        elements=values.numel() * _per_second(lambda: values.mul_(1.0), device),
+        calls=_per_second(lambda: small.mul_(1.0), device),
+    )
+
+
+def _per_second(act: Callable[[], object], device: torch.device) -> float:
+    act()
+    _wait(device)
+    rounds, began = 0, time.perf_counter()
+    while (seconds := time.perf_counter() - began) < _MEASURED_SECONDS:
+        for _ in range(rounds or 1):
+            act()
+        _wait(device)
+        rounds += rounds or 1
+    return rounds / seconds
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

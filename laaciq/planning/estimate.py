@@ -1,0 +1,217 @@
+"""Time and memory of planning, quantizing and measuring, stage by stage, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
+from pathlib import Path
+from typing import Literal
+
+from laaciq.corpus import Split, Texts, language
+from laaciq.engine.work import Work
+from laaciq.options import WeightOptions, find_method
+from laaciq.planning.baseline import ENGLISH
+from laaciq.planning.decision import needs_profile, profiled_texts, read_plan_file
+from laaciq.planning.planner import EFFORT_PRESETS, EffortPreset
+from laaciq.planning.rules import held_out
+from laaciq.planning.search import FRONT
+from laaciq.planning.search_space import FORMATS, TRIED_OUTPUTS
+from laaciq.planning.tensor_groups import base_plans
+from laaciq.quantization.model import MOMENT_BYTES
+from laaciq.quantization.operations import block_by_block, grid_search, inverse, rounding, second_moments, tuning
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.tuning import STEP_TOKENS, held_passages
+from laaciq.scoring.operations import Reading, backward, forward, scoring
+from laaciq.trials.estimate import CostModel, StageCost
+
+Last = Literal["plan", "checkpoint", "measurement"]
+# Seconds of HiGHS per tensor group, for one allocation.
+_ALLOCATION_SECONDS = 0.006
+# Tokenizer and configuration of a checkpoint, and numbers read per weight when codes are packed and written.
+_WRITE_CALLS, _PACKED = 3e5, 40.0
+# Resampling and report of a run.
+_REPORT_CALLS = 1e6
+
+
+def estimate_stages(
+    costs: CostModel,
+    split: Split,
+    options: WeightOptions,
+    *,
+    baseline: bool = False,
+    last: Last = "measurement",
+    served: Iterable[str] | None = None,
+) -> list[StageCost]:
+    """Every stage of `plan`, `quantize` or `run`, up to the `last`. `baseline` is measured beside. Languages that are `served` decide, and are
+    measured in full; None: all."""
+    quantizing = _Quantizing(costs, split, options, None if served is None else list(served))
+    stages = [costs.loading()]
+    if needs_profile(options) or last == "measurement":
+        stages.append(costs.profiling(profiled_texts(split, options)))
+    stages += quantizing.planning() if quantizing.planned else []
+    if last == "plan":
+        return stages
+    stages += quantizing.checkpoint()
+    beside = baseline and quantizing.planned
+    if beside:
+        stages += quantizing.baseline().checkpoint("baseline: ")
+    if last == "measurement":
+        stages.append(costs.measuring(split.test, 2 if beside else 1, served=served))
+        stages.append(costs.stage("report", Work(calls=_REPORT_CALLS)))
+    return stages
+
+
+@dataclass(frozen=True)
+class _Quantizing:
+    """One way to quantize. `served` are the languages that may decide, None where that is not known yet."""
+
+    costs: CostModel
+    split: Split
+    options: WeightOptions
+    served: list[str] | None
+
+    @property
+    def planned(self) -> bool:
+        return self.options.plan is None and find_method(self.options.method).planned
+
+    @property
+    def preset(self) -> EffortPreset:
+        return EFFORT_PRESETS[self.options.effort]
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """Those whose text decides."""
+        chosen = self.options.calibration_languages or self.served or self.split.calibration.languages
+        without = held_out(self.options)
+        return [code for code in (language(name).code for name in chosen) if code not in without]
+
+    @cached_property
+    def tensors(self) -> list[TensorPlan]:
+        """As they will be stored, as far as that changes the work."""
+        options, anatomy = self.options, self.costs.model.anatomy
+        if options.plan is not None and Path(options.plan).is_file():
+            return read_plan_file(Path(options.plan), anatomy).tensors
+        method = find_method(options.method)
+        whole = options.embedding_bits is not None or options.budget_for == "model"
+        changes = {"bits": options.bits, "clip": method.clip, "rounding": method.rounding, "keep": options.keep}
+        plans = base_plans(anatomy, symmetric=options.symmetric, token_matrices=whole)
+        return [
+            plan.model_copy(update={"bits": options.bits} if plan.used_by else {**changes, "rank": options.rank})
+            for plan in plans
+        ]
+
+    @cached_property
+    def passages(self) -> int:
+        """Of each language that second-order rounding and tuning read; see `Planner.calibration_passages`."""
+        texts = self._calibration()
+        most = max(map(len, texts.by_language.values()), default=0)
+        if not self.planned or not most:
+            return most
+        tokens = self.costs.read(texts).read / sum(map(len, texts.by_language.values()))
+        return min(most, self._share(ceil(self.preset.tokens * self.costs.shape.widest / max(tokens, 1))))
+
+    @property
+    def tuned(self) -> int:
+        return self.options.tune if self.options.tune is not None else self.preset.tuned if self.planned else 0
+
+    @cached_property
+    def calibrated(self) -> Reading:
+        """The text that second-order rounding and tuning read."""
+        return self.costs.read(self._calibration().spread(self.passages))
+
+    @cached_property
+    def validated(self) -> Reading:
+        """The text that a plan is measured on."""
+        return self.costs.scored(self._validation().spread(self._share(self.preset.validation)))
+
+    def baseline(self) -> _Quantizing:
+        english = WeightOptions(method="gptq", calibration_languages=(ENGLISH,))
+        return replace(self, options=english)
+
+    def planning(self) -> list[StageCost]:
+        costs, shape, preset = self.costs, self.costs.shape, self.preset
+        tried = 1 + preset.rounds + preset.probes
+        allocations = 2 + preset.probes + (len(FRONT) if preset.front else 0)
+        allocating = StageCost(_ALLOCATION_SECONDS * len(self.tensors) * allocations, 0.0, name="allocation")
+        validation = scoring(shape, self.validated, 1) + Work(elements=60 * shape.parameters)
+        return [
+            self._curvature(),
+            costs.stage("second moments", self._gains(), more_bytes=self._moment_bytes()),
+            costs.stage("predicted losses", self._prediction()),
+            allocating,
+            self._rounding(f"rounding of {tried} plans", tried),
+            costs.stage(f"validation of {tried} plans", validation * tried, models=2, logits=2),
+        ]
+
+    def checkpoint(self, prefix: str = "") -> list[StageCost]:
+        """Rounding, where planning has not done it, tuning and writing."""
+        costs, count = self.costs, len(self.languages) if self.options.separate else 1
+        stages = [] if self.planned else [self._rounding(f"{prefix}rounding", count)]
+        if self.tuned:
+            stages.append(self._tuning(f"{prefix}tuning"))
+        packing = Work(elements=_PACKED * costs.shape.parameters, calls=_WRITE_CALLS) * count
+        return [*stages, costs.stage(f"{prefix}writing", packing, more_bytes=costs.shape.parameters)]
+
+    def _curvature(self) -> StageCost:
+        """Gradients of one passage at a time, squared and pooled."""
+        costs, shape = self.costs, self.costs.shape
+        texts = self._calibration().spread(self._share(self.preset.curvature))
+        sequences = costs.one_by_one(texts)
+        squared = Work(elements=12 * shape.weights, calls=20 * sum(map(len, shape.matrices))) * sequences.batches
+        work = forward(shape, sequences) + backward(shape, sequences) + squared
+        kept = 4 * shape.weights / 64 * len(texts.languages)
+        return costs.stage("curvature", work, more_bytes=kept + 8 * shape.weights)
+
+    def _gains(self) -> Work:
+        """Second moments of every layer, in as many passes as their memory takes, and their pivots."""
+        shape = self.costs.shape
+        passes = ceil(4 * sum(i * i for own in shape.matrices for _, i in own) / MOMENT_BYTES)
+        factors = sum((inverse(inputs) for own in shape.matrices for _, inputs in own), Work())
+        return second_moments(shape, self.calibrated) * max(1, passes) + factors
+
+    def _moment_bytes(self) -> float:
+        return min(MOMENT_BYTES, 4 * sum(i * i for own in self.costs.shape.matrices for _, i in own)) * 1.5
+
+    def _prediction(self) -> Work:
+        """Some outputs of every tensor, quantized to nearest in every format."""
+        formats = sum(storage.bits < 16 for storage in FORMATS[self.options.effort])
+        work = Work()
+        for tensor in self.tensors:
+            outputs = min(tensor.shape[0], TRIED_OUTPUTS)
+            work = work + grid_search(outputs, tensor.shape[1]) + Work(calls=60)
+        return work * formats
+
+    def _rounding(self, name: str, times: int) -> StageCost:
+        costs, shape = self.costs, self.costs.shape
+        work = sum((rounding(tensor, len(self.languages)) for tensor in self.tensors), Work())
+        more = float(shape.weights)
+        if any(tensor.rounding != "nearest" for tensor in self.tensors):
+            compensated = any(tensor.rounding == "compensated" for tensor in self.tensors)
+            work = work + block_by_block(shape, self.calibrated, compensated=compensated)
+            hidden = 4 * self.calibrated.tokens * shape.width * (2 if compensated else 1)
+            more += hidden + self.calibrated.squares + 60 * shape.widest**2
+        elif find_method(self.options.method).adaptive:
+            work = work + second_moments(shape, self.calibrated)
+            work = work + Work(products=8 * sum(o * i * i for own in shape.matrices for o, i in own))
+            more += self._moment_bytes()
+        return costs.stage(name, work * times, models=2 if self.planned else 1, more_bytes=more)
+
+    def _tuning(self, name: str) -> StageCost:
+        costs, shape = self.costs, self.costs.shape
+        held = costs.read(self._validation().spread(held_passages(self.passages)))
+        batch = STEP_TOKENS if costs.device.type == "cpu" else max(costs.batch_tokens, STEP_TOKENS)
+        work = tuning(shape, self.calibrated, held, self.tuned, batch=batch)
+        activations = 4 * batch * shape.blocks * (20 * shape.width + 6 * shape.widest)
+        more = 9 * shape.weights + activations + 12 * batch * shape.vocabulary
+        return costs.stage(name, work, models=2 if self.planned else 1, logits=2, more_bytes=more)
+
+    def _calibration(self) -> Texts:
+        return self.split.calibration.select(self.languages)
+
+    def _validation(self) -> Texts:
+        return self.split.validation.select(self.languages)
+
+    def _share(self, passages: int) -> int:
+        return -(-passages // max(1, len(self.languages)))

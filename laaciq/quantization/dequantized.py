@@ -1,0 +1,43 @@
+"""A checkpoint of ours as a plain model, with the weights that its codes mean: for commands that look into weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from laaciq.errors import BrokenModel
+from laaciq.models import LanguageModel, ModelFolder, load
+from laaciq.models.foreign.parts import Parts
+from laaciq.options import CHECKPOINT_METHOD
+from laaciq.quantization.checkpoint import check_parts, layer_name
+from laaciq.quantization.plan import Plan
+from laaciq.quantization.stored import part_shapes, read_stored
+
+
+class _OurFormat:
+    """How our checkpoints store a quantized layer; a `ForeignFormat`."""
+
+    quantized_parts: tuple[str, ...] = ("codes",)
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, plan: Plan) -> None:
+        self._planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
+        names = {part for tensor in self._planned.values() for part in part_shapes(tensor)}
+        self.shared_parts = tuple(sorted(names - set(self.quantized_parts)))
+
+    def weights(self, parts: Parts) -> torch.Tensor:
+        """With the shared scales."""
+        if parts.layer not in self._planned:
+            raise BrokenModel(f"the plan says nothing of {parts.layer}, which has codes; quantize again")
+        tensor = self._planned[parts.layer]
+        stored = {name: parts.take(name, shape) for name, (shape, _) in part_shapes(tensor).items()}
+        check_parts(stored, tensor)
+        return read_stored(stored, tensor).dequantize(tensor)
+
+
+def load_dequantized(folder: ModelFolder, *, device: str = "auto") -> LanguageModel:
+    """Load any model with plain weights: one of ours dequantized, others as `load` does."""
+    settings: dict[str, Any] = folder.quantization or {}
+    ours = settings.get("quant_method") == CHECKPOINT_METHOD
+    return load(folder, device=device, form=_OurFormat(Plan.model_validate(settings["plan"])) if ours else None)

@@ -1,0 +1,134 @@
+"""What quantizing costs, counted from shapes: of one matrix, of block-by-block calibration, of tuning."""
+
+from __future__ import annotations
+
+from laaciq.engine.work import Speed, Work
+from laaciq.quantization.compensation import SWEEPS
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.second_order import BLOCK
+from laaciq.quantization.thresholds import REFINED, SCANNED
+from laaciq.scoring.operations import ModelShape, Reading, backward, block_forward, forward, scoring
+
+# Numbers read per weight when one grid of a group is tried, and operations started for each piece of a matrix.
+_TRIED, _TRIED_CALLS = 30.0, 20.0
+# Weights in such a piece.
+_PIECE = 2**15
+# Operations started for every input that is rounded, and refined in a sweep.
+_ROUNDED_CALLS, _REFINED_CALLS = 8.0, 10.0
+# Numbers read per weight when codes become weights, and when a gradient of weights becomes one of scales.
+_DEQUANTIZED, _SCALE_GRADIENT = 12.0, 12.0
+# Batches of a tuning step: sequences are drawn at random, and those of different lengths do not share a batch.
+_STEP_BATCHES = 1.6
+# Shared by all machines, for shares of a whole alone.
+_NOMINAL = Speed(products=5e10, factorizations=1e10, elements=1e10, calls=3e5)
+
+
+def grid_search(outputs: int, inputs: int, importances: int = 1) -> Work:
+    """The best grid of every group; with several `importances` (languages), the one of least largest error."""
+    weights, tried = outputs * inputs, SCANNED + REFINED
+    pieces = max(1.0, weights / _PIECE)
+    products = 2 * importances * weights * tried if importances > 1 else 0
+    return Work(products=products, elements=_TRIED * tried * weights, calls=_TRIED_CALLS * tried * pieces)
+
+
+def nearest_rounding(outputs: int, inputs: int) -> Work:
+    return Work(elements=20 * outputs * inputs, calls=30)
+
+
+def second_order_rounding(outputs: int, inputs: int) -> Work:
+    """GPTQ: an inverse in float64, then input by input. Errors reach the inputs after a block of them by a product: o·i²."""
+    later = sum(max(0, inputs - start - BLOCK) for start in range(0, inputs, BLOCK))
+    return inverse(inputs) + Work(
+        products=2 * BLOCK * outputs * later,
+        elements=outputs * inputs * BLOCK,
+        calls=_ROUNDED_CALLS * inputs,
+    )
+
+
+def inverse(inputs: int) -> Work:
+    """Cholesky, inverse, Cholesky: n³/3 + 2n³/3 + n³/3."""
+    return Work(factorizations=4 / 3 * inputs**3, elements=20 * inputs**2, calls=20)
+
+
+def compensated_rounding(outputs: int, inputs: int) -> Work:
+    """Targets that compensate, second-order rounding, and sweeps that refine its codes."""
+    square = outputs * inputs**2
+    # Missing outputs, half the gradient, and its update after every block of inputs.
+    products = 2 * square + 2 * square + SWEEPS * 2 * square
+    # A solution in float32, at twice the speed of float64.
+    solution = (2 / 3 * inputs**3 + 2 * square) / 2
+    refining = Work(
+        products=products,
+        factorizations=solution,
+        elements=SWEEPS * outputs * inputs * BLOCK,
+        calls=SWEEPS * _REFINED_CALLS * inputs,
+    )
+    return second_order_rounding(outputs, inputs) + refining
+
+
+def rounding(tensor: TensorPlan, importances: int = 1) -> Work:
+    """Of one matrix by its plan, without the text that decides about it."""
+    outputs, inputs = tensor.shape
+    if not tensor.quantized:
+        return Work()
+    searched = tensor.clip in ("mse", "effective", "minimax")
+    grid = grid_search(outputs, inputs, importances if tensor.clip == "minimax" else 1) if searched else Work()
+    match tensor.rounding:
+        case "nearest":
+            codes = nearest_rounding(outputs, inputs)
+        case "second-order":
+            codes = second_order_rounding(outputs, inputs)
+        case "compensated":
+            codes = compensated_rounding(outputs, inputs)
+    if tensor.rank:
+        small, large = sorted(tensor.shape)
+        codes = codes + Work(factorizations=20 * small**2 * large)
+    return grid + codes + Work(elements=2 * _DEQUANTIZED * outputs * inputs)
+
+
+def rounding_share(tensor: TensorPlan) -> float:
+    """What the tensor's rounding costs among those of a plan, in no unit: for progress."""
+    return rounding(tensor).seconds(_NOMINAL)
+
+
+def second_moments(shape: ModelShape, reading: Reading) -> Work:
+    """E[xxᵀ] of every layer's inputs in one pass: 2·i² operations per token and different input."""
+    return forward(shape, reading, head=False) + sum(
+        (_moments(shape, reading, index, 1) for index in range(shape.blocks)), Work()
+    )
+
+
+def _moments(shape: ModelShape, reading: Reading, index: int, matrices: int) -> Work:
+    """`matrices` is 2 where inputs are also compared with the original's."""
+    in_decoder = index >= shape.blocks - shape.decoder_blocks
+    tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.read
+    inputs = shape.inputs[index]
+    sums = len(shape.matrices[index]) * max(inputs) ** 2 * reading.batches
+    return Work(
+        products=2 * matrices * tokens * sum(width**2 for width in inputs),
+        elements=4 * matrices * tokens * sum(inputs) + 3 * matrices * sums,
+        calls=15 * len(inputs) * reading.batches,
+    )
+
+
+def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) -> Work:
+    """Text on its way through the blocks: each runs to collect second moments and, quantized, to go on; compensated rounding also runs the
+    original, but for the first block, whose inputs are the same. That one runs once more, to note how blocks are called."""
+    work = block_forward(shape, reading, 0)
+    for index in range(shape.blocks):
+        beside = compensated and index > 0
+        work = work + block_forward(shape, reading, index) * (3 if beside else 2)
+        work = work + _moments(shape, reading, index, 2 if beside else 1)
+    return work
+
+
+def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, batch: int) -> Work:
+    """Every epoch passes over the calibration text, the original forward and the student both ways, in batches of so many tokens for which
+    weights are dequantized; validation text is scored before, and after every epoch."""
+    batches = max(1.0, _STEP_BATCHES * learned.read / batch)
+    read = Reading(**{**vars(learned), "batches": batches})
+    weights = Work(elements=(2 * _DEQUANTIZED + _SCALE_GRADIENT) * shape.weights, calls=40 * shape.blocks) * batches
+    logits = Work(elements=40 * shape.vocabulary * read.targets)
+    step = forward(shape, read) * 2 + backward(shape, read) + weights + logits
+    checked = scoring(shape, held, 1) + Work(elements=_DEQUANTIZED * shape.weights) * held.batches
+    return step * epochs + checked * (epochs + 1)

@@ -1,0 +1,150 @@
+"""What passes over text cost, counted from the shapes of a model and the lengths of the sequences: no weights, no tokens."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from laaciq.engine.work import Work
+from laaciq.models import Anatomy, LinearLayer
+from laaciq.models.loading import Kind
+from laaciq.scoring.likelihood import COMPARED_ROWS, batches
+from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
+
+# Numbers that norms, rotations, activations and sums read per token and block, as multiples of the block's width and of its widest layer.
+_WIDTHS, _WIDEST = 40.0, 12.0
+# Operations that a block's forward pass starts, backward passes start twice as many.
+_BLOCK_CALLS = 120.0
+# Numbers read per logit when two models are compared, and when one is scored; an exponential counts as ten.
+_COMPARED, _SCORED = 40.0, 12.0
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """`matrices` are (outputs, inputs) of every linear layer in the blocks, by block. `inputs` are the widths of the different inputs that the
+    layers of a block read: query, key and value share one. `attention` is the width of all heads together."""
+
+    kind: Kind
+    matrices: tuple[tuple[tuple[int, int], ...], ...]
+    inputs: tuple[tuple[int, ...], ...]
+    attention: int
+    width: int
+    vocabulary: int
+    parameters: int
+    decoder_blocks: int = 0
+
+    @classmethod
+    def of(cls, kind: Kind, anatomy: Anatomy) -> ModelShape:
+        blocks = range(len(anatomy.block_names))
+        by_block = [[linear for linear in anatomy.linears if linear.block == block] for block in blocks]
+        attending = [linear for linear in anatomy.linears if linear.component == "attention"]
+        tokens = max((matrix.shape for matrix in anatomy.token_matrices), default=(0, anatomy.linears[0].shape[1]))
+        return cls(
+            kind=kind,
+            matrices=tuple(tuple(linear.shape for linear in own) for own in by_block),
+            inputs=tuple(map(_shared_inputs, by_block)),
+            # The last projection of attention reads what all heads put out.
+            attention=attending[-1].shape[1] if attending else 0,
+            width=tokens[1],
+            vocabulary=tokens[0],
+            parameters=anatomy.parameter_count(),
+            decoder_blocks=sum("decoder" in name for name in anatomy.block_names) if kind == "encoder-decoder" else 0,
+        )
+
+    @property
+    def blocks(self) -> int:
+        return len(self.matrices)
+
+    @property
+    def weights(self) -> int:
+        """Of all linear layers in the blocks."""
+        return sum(outputs * inputs for own in self.matrices for outputs, inputs in own)
+
+    @property
+    def widest(self) -> int:
+        """Inputs of the widest layer."""
+        return max(inputs for own in self.matrices for _, inputs in own)
+
+
+def _shared_inputs(layers: list[LinearLayer]) -> tuple[int, ...]:
+    """Layers of one module with as many inputs read the same tensor. Of attention, the output projection reads another one; it lies in the
+    same module where that holds two layers (fused projections) or four (query, key, value, output)."""
+    modules: dict[str, list[LinearLayer]] = {}
+    for layer in layers:
+        modules.setdefault(layer.name.rsplit(".", 2)[0], []).append(layer)
+    tensors: dict[tuple[str, int, bool], None] = {}
+    for name, members in modules.items():
+        for layer in members:
+            last = layer is members[-1] and layer.component == "attention" and len(members) % 2 == 0
+            tensors[name, layer.shape[1], last] = None
+    return tuple(inputs for _, inputs, _ in tensors)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Sequences in batches: `tokens`, `squares` (Σ length²) and `decoded` tokens with padding, `read` tokens without it, `targets` that are
+    scored. Of an encoder-decoder `tokens`, `squares` and `read` are the encoder's."""
+
+    tokens: float = 0.0
+    squares: float = 0.0
+    read: float = 0.0
+    targets: float = 0.0
+    batches: float = 0.0
+    decoded: float = 0.0
+
+    @classmethod
+    def of(cls, passages: list[ScoredPassage], most_tokens: int) -> Reading:
+        """As the passages are batched, at most so many padded tokens together."""
+        return sum((_batch(sequences) for _, sequences in batches(passages, most_tokens)), cls())
+
+    def __add__(self, other: Reading) -> Reading:
+        return Reading(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: float) -> Reading:
+        return Reading(*(times * amount for amount in astuple(self)))
+
+
+def _batch(sequences: list[ScoredSequence]) -> Reading:
+    rows, longest = len(sequences), max(len(s.inputs) for s in sequences)
+    return Reading(
+        tokens=rows * longest,
+        squares=rows * longest**2,
+        read=sum(len(s.inputs) for s in sequences),
+        targets=sum(len(s.targets) for s in sequences),
+        batches=1,
+        decoded=rows * max(len(s.decoder or ()) for s in sequences),
+    )
+
+
+def forward(shape: ModelShape, reading: Reading, *, head: bool = True) -> Work:
+    """One pass of the model; with `head`, logits of every target. A layer of o·i weights costs 2·o·i operations per token, attention
+    4·length·width."""
+    blocks = sum((block_forward(shape, reading, index) for index in range(shape.blocks)), Work())
+    if not head:
+        return blocks
+    return blocks + Work(products=2 * shape.vocabulary * shape.width * reading.targets, calls=10 * reading.batches)
+
+
+def block_forward(shape: ModelShape, reading: Reading, index: int) -> Work:
+    in_decoder = index >= shape.blocks - shape.decoder_blocks
+    tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.tokens
+    weights = sum(outputs * inputs for outputs, inputs in shape.matrices[index])
+    widest = max(inputs for _, inputs in shape.matrices[index])
+    return Work(
+        products=2 * weights * tokens + 4 * shape.attention * reading.squares,
+        elements=tokens * (_WIDTHS * shape.width + _WIDEST * widest),
+        calls=_BLOCK_CALLS * reading.batches,
+    )
+
+
+def backward(shape: ModelShape, reading: Reading) -> Work:
+    """Gradients of all linear layers in the blocks: each costs two products of the size of its forward pass, the head one."""
+    through = forward(shape, reading, head=False) * 2
+    return through + Work(products=2 * shape.vocabulary * shape.width * reading.targets)
+
+
+def scoring(shape: ModelShape, reading: Reading, candidates: int) -> Work:
+    """The original and candidates side by side, with the divergence of each; without candidates, the original's loss alone."""
+    logits = shape.vocabulary * reading.targets
+    per_logit = candidates * _COMPARED or _SCORED
+    rows = reading.targets / COMPARED_ROWS
+    return forward(shape, reading) * (1 + candidates) + Work(elements=per_logit * logits, calls=25 * rows)

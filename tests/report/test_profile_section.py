@@ -1,0 +1,51 @@
+"""Activations explain a loss only if all calibration text was profiled; otherwise the report says why it does not plot them."""
+
+from __future__ import annotations
+
+import pytest
+
+from laaciq.corpus import read_split
+from laaciq.models import find_model, load
+from laaciq.options import MeasureOptions
+from laaciq.planning.screening import screen_profile
+from laaciq.profiling.profile import profile_model
+from laaciq.profiling.results import Profile
+from laaciq.report.html import html_report
+from laaciq.report.profile_plots import CAPTIONS, KURTOSIS_CAPTION
+from laaciq.report.wording import prediction_sentence, sampled_sentence
+from tests.report.test_report import COMMAND, PLANS, Reader, evaluation
+from tests.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Profile]:
+    """By whether passages were left out."""
+    model = load(find_model(save_tiny("llama", tmp_path_factory.mktemp("model"))))
+    texts = read_split("builtin").calibration.select(["eng", "swa"]).at(range(3))
+    options = MeasureOptions(served_bound=100.0)
+    return {
+        part.sampled: profile_model(model, part, options, outlier_kurtosis=50.0) for part in (texts, texts.spread(2))
+    }
+
+
+def test_the_profile_records_whether_passages_were_left_out(profiles: dict[bool, Profile]) -> None:
+    assert {sampled: profile.sampled for sampled, profile in profiles.items()} == {True: True, False: False}
+    assert Profile.model_validate_json(profiles[True].model_dump_json()).sampled
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_activations_are_plotted_if_all_text_was_profiled(profiles: dict[bool, Profile], sampled: bool) -> None:
+    profile = profiles[sampled]
+    text = Reader(html_report(evaluation("none"), PLANS, command=COMMAND, profile=profile)).text
+    assert (sampled_sentence(profile) in text) == sampled
+    assert "2 passages per language" in sampled_sentence(profiles[True])
+    for caption in (KURTOSIS_CAPTION, CAPTIONS["fractions"]):
+        assert (caption in text) == (not sampled)
+    # Weights need no text.
+    assert CAPTIONS["kurtosis"] in text and CAPTIONS["top-shares"] in text
+
+
+def test_a_few_passages_predict_nothing(profiles: dict[bool, Profile]) -> None:
+    few, whole = (screen_profile(profiles[sampled], bits=4) for sampled in (True, False))
+    assert "Predicted: nothing" in prediction_sentence(few) and few.risk not in prediction_sentence(few)
+    assert prediction_sentence(whole) == f"Predicted: {whole.risk}. {whole.prediction}"
