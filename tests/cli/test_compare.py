@@ -49,6 +49,7 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     assert found["rtn"].evaluation.parallel
     words = shown.stdout.split()
     assert f"{found['rtn'].made.block_bits_per_weight:.3f}" in words and found["rtn"].worst.language in words
+    assert "calibration: eng" in (tmp_path / "run/recipe.yaml").read_text()
     page = (tmp_path / "run/report.html").read_text()
     assert "<svg" in page and "calibrated on English" in page and found.command.split()[0] in page
     assert "--calibration eng" in found.command and "--methods effective,rtn,hqq" in found.command
