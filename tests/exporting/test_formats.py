@@ -154,6 +154,8 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "export.json"} <= names
     assert not {"modeling.py", "plan.json"} & names
+    # The entry that lets transformers refuse our own checkpoints stays behind.
+    assert "transformers_weights" not in json.loads((tmp_path / "out/config.json").read_text())
     with pytest.raises(OutputConflict, match="finished result"):
         laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out")
     laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out", overwrite=True)
