@@ -70,6 +70,7 @@ def test_check_judges_what_run_wrote(finished):
 def test_evaluate_takes_what_run_made(finished):
     folder, _, _ = finished
     words = ["evaluate", str(folder / "out/checkpoint"), "--against", str(folder / "model"), "--languages", "eng"]
+    words += ["--out", str(folder / "evaluated")]
     result = CliRunner().invoke(app, [*words, "--served-bound", "100", "--json"])
     assert json.loads(result.stdout)["languages"][0]["language"] == "eng"
 
