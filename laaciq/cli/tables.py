@@ -10,7 +10,7 @@ from rich.text import Text
 
 from laaciq.cli.fitting import Column, FittedTable, language_column
 from laaciq.evaluation import Evaluation, LanguageResult
-from laaciq.evaluation.verdict import percent
+from laaciq.evaluation.verdict import percent, rough_intervals
 from laaciq.report.wording import baseline_sentence
 
 if TYPE_CHECKING:
@@ -95,24 +95,19 @@ def _bar(result: LanguageResult, longest: float) -> Text:
 
 
 def _footer(evaluation: Evaluation) -> list[Text]:
-    summary, disparity = evaluation.summary, evaluation.disparity
+    summary = evaluation.summary
     lines = [
         f"Mean {percent(summary.mean)}, worst quarter {percent(summary.worst_quarter)}, hurt beyond noise: "
         f"{sum(r.hurt and r.served for r in evaluation.languages)} of {sum(r.served for r in evaluation.languages)} languages."
     ]
-    if disparity is not None:
-        low, high = percent(disparity.plug_in.low), percent(disparity.plug_in.high)
-        lines.append(
-            f"Disparity {percent(disparity.plug_in.value)} [{low}, {high}], cross-fitted {percent(disparity.cross_fitted)}, "
-            f"noise floor {percent(disparity.noise_floor)}, τ {percent(disparity.between_deviation)}, "
-            f"heterogeneity p = {disparity.heterogeneity_p:.2g}."
-        )
+    if rough := rough_intervals(evaluation):
+        lines.append(rough)
     if not summary.rankings_agree:
         worst = ", ".join(f"{name.replace('_', ' ')} {code}" for name, code in summary.worst_by.items())
         lines.append(f"The measures disagree on the worst language: {worst}.")
     if summary.not_served:
         lines.append(
-            f"Not served (original above {evaluation.served_bound} bits a byte), left out of all figures: "
+            f"Not served (original above {evaluation.served_bound} bits per byte), left out of all figures: "
             f"{', '.join(summary.not_served)}."
         )
     return [Text(line, style="dim") for line in lines] + [Text(evaluation.verdict, style="bold")]

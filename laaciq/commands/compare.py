@@ -11,14 +11,12 @@ from laaciq.corpus.calibration_choice import calibrating
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import recipe_of
 from laaciq.models import find_model
-from laaciq.models.loading import pick_device
 from laaciq.options import REFERENCE, CompareOptions
 from laaciq.options.keywords import CompareKeywords
 from laaciq.report.compare_report import compare_html
 from laaciq.studies.compared_methods import conditions, find_compared_methods
 from laaciq.studies.comparison import Comparison
 from laaciq.studies.rows import Rows
-from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
 
 
@@ -39,7 +37,7 @@ def compare(
     chosen = CompareOptions.of(model=model, **options)
     compared = find_compared_methods(chosen.methods)
     chosen.refuse_unread(*conditions(compared))
-    target, place = Path(out) if out else chosen.default_folder, pick_device(device)
+    target = Path(out) if out else chosen.default_folder
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)
     test = test if chosen.passages is None else test.spread(chosen.passages)
@@ -51,11 +49,10 @@ def compare(
         find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
         target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen),
     )  # fmt: skip
-    cost = estimate(session.folder, test, device=place)
-    require_memory(cost, place)
-    session.progress.say(
+    session.announce(
         f"Comparing {len(compared)} methods on {session.folder.name} at {chosen.bits} bits, calibrated on {chosen.calibration!r}; "
-        f"results go to {target}. Measuring takes {cost} for each."
+        f"results go to {target}. What libraries take to quantize is not known beforehand. Measuring all methods comes on top.",
+        [session.costs.loading(), *[session.costs.measuring(test)] * len(compared)],
     )
     table = Rows(session, chosen.bits)
     rows = [table.row(method) for method in compared]

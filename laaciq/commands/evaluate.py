@@ -16,7 +16,6 @@ from laaciq.options.keywords import EvaluateKeywords
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import LoadedModel
-from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
 
 
@@ -49,7 +48,10 @@ def evaluate(
         progress=progress,
     )
     test = session.split.test
-    require_memory(estimate(session.folder, test, device=session.place), session.place)
+    session.announce(
+        f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
+        [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
+    )
     folder = find_model(checkpoint)
     quantized = load(folder, device=device)
     _require_same_tokens(session.original, quantized)

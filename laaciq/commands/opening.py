@@ -8,7 +8,6 @@ from laaciq.engine.progress import Progress
 from laaciq.engine.recipe import recipe_of
 from laaciq.options import ProfileOptions
 from laaciq.options.groups import MeasuredModelOptions
-from laaciq.trials.estimate import estimate, require_memory
 from laaciq.trials.session import Session
 
 
@@ -21,8 +20,8 @@ def open_session(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Session:
-    """Refuses, before anything is written, where two copies of the model do not fit into memory."""
-    session = Session.open(
+    """The model is not loaded, and nothing is written, before the session is used."""
+    return Session.open(
         options.model,
         options.texts,
         options.measuring(),
@@ -35,5 +34,3 @@ def open_session(
         device=device,
         progress=progress,
     )
-    require_memory(estimate(session.folder, session.split.test, device=session.place), session.place)
-    return session

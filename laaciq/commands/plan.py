@@ -11,6 +11,7 @@ from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, PlanOptions
 from laaciq.options.keywords import PlanKeywords
 from laaciq.planning.decision import calibrate, decide
+from laaciq.planning.estimate import estimate_stages
 from laaciq.planning.results import Planning
 
 
@@ -41,6 +42,10 @@ def plan(
         progress=progress,
     )
     quantizing = chosen.quantizing()
+    session.announce(
+        f"Planning the storage of {session.folder.name}.",
+        estimate_stages(session.costs, session.split, quantizing, last="plan"),
+    )
     decision, _ = decide(session, quantizing, calibrate(session, quantizing))
     planning = cast("Planning", decision.planning)  # method 'planned' always has one
     if file is not None:

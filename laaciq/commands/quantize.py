@@ -13,6 +13,7 @@ from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, QuantizeOptions
 from laaciq.options.keywords import QuantizeKeywords
 from laaciq.planning.decision import calibrate, decide
+from laaciq.planning.estimate import estimate_stages
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
 from laaciq.quantization.grid import Layers
@@ -52,6 +53,10 @@ def quantize(
     require_free(root, overwrite=overwrite)
     session = open_session(chosen, device=device, progress=progress)
     quantizing = chosen.quantizing()
+    session.announce(
+        f"Quantizing {session.folder.name} by method {chosen.method}; the checkpoint goes to {root}.",
+        estimate_stages(session.costs, session.split, quantizing, last="checkpoint"),
+    )
     calibration = calibrate(session, quantizing)
     decision, rounded = decide(session, quantizing, calibration)
     with atomic_folder(root) as partial:

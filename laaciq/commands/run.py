@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -25,6 +25,7 @@ from laaciq.options.keywords import RunKeywords
 from laaciq.planning.baseline import baseline_options
 from laaciq.planning.decision import Decision, calibrate, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
+from laaciq.planning.estimate import estimate_stages
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.profiling.results import Profile
@@ -33,6 +34,7 @@ from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import Checkpoints
+from laaciq.trials.estimate import StageCost
 from laaciq.trials.measurement import Measurement
 from laaciq.trials.session import Session
 
@@ -237,13 +239,23 @@ class Chain:
             if options.budget
             else f"{options.bits} bits, group size {options.group_size}"
         )
-        session.progress.say(
+        sentence = (
             f"Quantizing {session.folder.name} ({options.method}, {size}) and measuring "
             f"{passages:,} passages in {len(test.languages)} languages ({test.name}); results go to {session.out}."
         )
-        if not self.up_to_date():
-            return
-        session.progress.say("Everything is up to date; nothing is computed again.")
+        if self.up_to_date():
+            session.progress.say(f"{sentence} Everything is up to date; nothing is computed again.")
+        else:
+            session.announce(sentence, self._stages())
+
+    def _stages(self) -> list[StageCost]:
+        costs, split, weights = self.session.costs, self.session.split, self.options.quantizing()
+        stages = estimate_stages(costs, split, weights, baseline=self.options.baseline)
+        if self.options.draws > 1:
+            again = estimate_stages(costs, split, weights)
+            others = sum(stage.seconds for stage in again) * (self.options.draws - 1)
+            stages.append(replace(again[-1], name="other draws", seconds=others))
+        return stages
 
     def up_to_date(self) -> bool:
         """Is everything there that the options request, of every arm?"""

@@ -12,8 +12,8 @@ from laaciq.evaluation.disparity import disparity_of
 from laaciq.evaluation.results import Evaluation, LanguageResult, Likelihood, Summary
 from laaciq.evaluation.verdict import verdict
 from laaciq.scoring.likelihood import bits_per_byte
-from laaciq.stats.bootstrap import percentile_interval, resampled_ratios
 from laaciq.stats.estimate import Estimate
+from laaciq.stats.ratio import ratio_estimate
 from laaciq.trials.losses import DRAWS, Losses
 from laaciq.trials.measurement import Measurement
 
@@ -23,7 +23,7 @@ CROSS_FIT_SPLITS = 200
 
 @dataclass(frozen=True)
 class _Documents:
-    """A measurement summed by document: what is resampled together."""
+    """A measurement summed by document: passages of one document are no independent observations."""
 
     loss: np.ndarray
     tokens: np.ndarray
@@ -33,15 +33,14 @@ class _Documents:
     @classmethod
     def of(cls, measured: Measurement) -> _Documents:
         names, member = np.unique(measured.documents, return_inverse=True)
-        original, quantized = np.array(measured.original_nll), np.array(measured.quantized_nll)
 
         def sums(values: np.ndarray) -> np.ndarray:
             return np.bincount(member, weights=values, minlength=len(names))
 
         return cls(
-            loss=sums(quantized - original),
+            loss=sums(measured.loss),
             tokens=sums(np.array(measured.tokens)),
-            original=sums(original),
+            original=sums(np.array(measured.original_nll)),
             passages=sums(np.ones(len(member))),
         )
 
@@ -64,18 +63,17 @@ def evaluate_measurements(
     for m in measurements:
         if m.served and len(documents[m.language].loss) < 2:
             raise BrokenTexts(f"{m.language} has one document only: no interval can be given; at least two are needed")
+    results = [_language_result(m, documents[m.language], parallel) for m in measurements]
+    judged = {r.language for r in results if r.judged}
     losses = Losses.of(
-        {m.language: np.array(m.quantized_nll) - np.array(m.original_nll) for m in measurements},
+        {m.language: m.loss for m in measurements if m.language in judged},
         {m.language: m.tokens for m in measurements},
         {m.language: m.documents for m in measurements},
         parallel=parallel,
         seed=seed,
         draws=draws,
     )
-    counts = dict(zip(losses.codes, losses.counts, strict=True))
-    results = [_language_result(m, documents[m.language], counts[m.language], parallel) for m in measurements]
-    judged = [r.language for r in results if r.judged]
-    disparity = disparity_of(losses.only(judged), seed=seed, splits=CROSS_FIT_SPLITS) if len(judged) > 1 else None
+    disparity = disparity_of(losses, seed=seed, splits=CROSS_FIT_SPLITS) if len(judged) > 1 else None
     summary = _summary(results, measurements)
     return Evaluation(
         original=original,
@@ -90,28 +88,25 @@ def evaluate_measurements(
     )
 
 
-def _language_result(measured: Measurement, own: _Documents, counts: np.ndarray, parallel: bool) -> LanguageResult:
+def _language_result(measured: Measurement, sums: _Documents, parallel: bool) -> LanguageResult:
     spoken = language(measured.language)
     tokens, byte_count = sum(measured.tokens), sum(measured.bytes)
-    draws = resampled_ratios(own.loss, own.tokens, counts)
-    loss = _estimate(own.loss.sum() / tokens, draws)
-    relative = _estimate(own.loss.sum() / own.original.sum(), resampled_ratios(own.loss, own.original, counts))
-    in_bits = own.loss / np.log(2)
-    passage = _estimate(in_bits.sum() / own.passages.sum(), resampled_ratios(in_bits, own.passages, counts))
+    loss = ratio_estimate(sums.loss, sums.tokens)
+    passage = ratio_estimate(sums.loss / np.log(2), sums.passages)
     collapsed = loss.value > np.log(COLLAPSE_FACTOR)
     return LanguageResult(
         language=spoken.code,
         name=spoken.name,
         script=spoken.script,
         passages=len(measured.tokens),
-        documents=len(own.loss),
+        documents=len(sums.loss),
         tokens=tokens,
         bytes=byte_count,
         original=_likelihood(sum(measured.original_nll), tokens, byte_count),
         quantized=_likelihood(sum(measured.quantized_nll), tokens, byte_count),
         loss=loss,
         degradation=None if collapsed else _degradation(loss),
-        relative_bits=relative,
+        relative_bits=ratio_estimate(sums.loss, sums.original),
         bits_per_passage=passage if parallel else None,
         kl_per_token=sum(measured.kl or ()) / tokens,
         top_agreement=sum(measured.agreed or ()) / tokens,
@@ -121,14 +116,10 @@ def _language_result(measured: Measurement, own: _Documents, counts: np.ndarray,
     )
 
 
-def _estimate(value: float, draws: np.ndarray) -> Estimate:
-    # Draws from a single document are not finite; that happens to languages that are not served alone, and judges nothing.
-    low, high = percentile_interval(draws) if np.isfinite(draws).all() else (float(value), float(value))
-    return Estimate(value=float(value), low=low, high=high)
-
-
 def _degradation(loss: Estimate) -> Estimate:
-    return Estimate(value=float(np.expm1(loss.value)), low=float(np.expm1(loss.low)), high=float(np.expm1(loss.high)))
+    # Two documents may make an upper end that no number can hold.
+    value, low, high = (float(np.expm1(min(end, 700.0))) for end in (loss.value, loss.low, loss.high))
+    return Estimate(value=value, low=low, high=high)
 
 
 def _likelihood(nats: float, tokens: int, byte_count: int) -> Likelihood:
@@ -171,7 +162,7 @@ def _half_loss_share(measurements: list[Measurement]) -> float | None:
     served = [m for m in measurements if m.served]
     if not served:
         return None
-    losses = np.concatenate([np.array(m.quantized_nll) - np.array(m.original_nll) for m in served])
+    losses = np.concatenate([m.loss for m in served])
     positive = np.sort(losses[losses > 0])[::-1]
     if not len(positive):
         return None

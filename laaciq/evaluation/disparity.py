@@ -1,7 +1,7 @@
 """Disparity between languages, told apart from noise.
 
-The largest minus the smallest of many noisy values is large even if all languages are equal (37 equal ones give 4.3 standard errors), so the
-plug-in value never stands alone: a noise floor, a cross-fitted value and a heterogeneity test stand beside it.
+The largest minus the smallest of many noisy values is large even if all languages are equal (37 equal ones give 4.3 standard errors). Its
+interval allows for that (`laaciq.stats.extremes`), and decides alone whether languages differ beyond noise.
 """
 
 from __future__ import annotations
@@ -9,9 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from laaciq.evaluation.results import Disparity
-from laaciq.stats.bootstrap import LEVEL
 from laaciq.stats.heterogeneity import between_deviation, exceedance_p
 from laaciq.trials.losses import Losses
+
+
+def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
+    """Disparity of D over the given languages, of which there must be at least two."""
+    degradations, disparity = losses.degradations, losses.disparity()
+    observed = degradations.values
+    under_null = degradations.noise(losses.draws, seed).var(axis=1)
+    worst_half, disparity_half = cross_fitted(losses, seed=seed, splits=splits)
+    return Disparity(
+        plug_in=disparity.estimate,
+        noise_floor=disparity.noise_floor,
+        cross_fitted=disparity_half,
+        cross_fitted_worst=worst_half,
+        between_deviation=between_deviation(observed, degradations.covariance),
+        heterogeneity_p=exceedance_p(float(observed.var()), under_null),
+        worst_language=losses.codes[int(observed.argmax())],
+        best_language=losses.codes[int(observed.argmin())],
+    )
 
 
 def cross_fitted(losses: Losses, *, seed: int, splits: int) -> tuple[float, float]:
@@ -26,31 +43,10 @@ def cross_fitted(losses: Losses, *, seed: int, splits: int) -> tuple[float, floa
 def _halves(losses: Losses, seed: int, splits: int) -> tuple[np.ndarray, np.ndarray]:
     """Loss per token on two random halves, (splits, languages); the same halves where languages have as many documents."""
     first, second = [], []
-    for loss, tokens in zip(losses.loss, losses.tokens, strict=True):
+    for by_draw, tokens in zip(losses.loss, losses.tokens, strict=True):
+        loss = by_draw.mean(0)
         random = np.random.default_rng([seed, len(loss)])
         half = random.random((splits, len(loss))).argsort(1) < len(loss) // 2
         first.append((half @ loss) / (half @ tokens))
         second.append((~half @ loss) / (~half @ tokens))
     return np.stack(first, axis=1), np.stack(second, axis=1)
-
-
-def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
-    """Disparity of D over the given languages, of which there must be at least two."""
-    observed = np.expm1(losses.per_token)
-    null = np.expm1(losses.centred().resampled)
-    plug_in = losses.disparity()
-    floor = float(np.quantile(np.ptp(null, axis=1), LEVEL))
-    # A model measured against itself has no variance at all.
-    variances = np.maximum(null.var(axis=0), 1e-24)
-    worst_half, disparity_half = cross_fitted(losses, seed=seed, splits=splits)
-    return Disparity(
-        plug_in=plug_in,
-        cross_fitted=disparity_half,
-        cross_fitted_worst=worst_half,
-        noise_floor=floor,
-        beyond_noise=plug_in.value > floor,
-        between_deviation=between_deviation(observed, variances),
-        heterogeneity_p=exceedance_p(float(observed.var()), null.var(axis=1)),
-        worst_language=losses.codes[int(observed.argmax())],
-        best_language=losses.codes[int(observed.argmin())],
-    )

@@ -60,21 +60,25 @@ class LanguageResult(_Result):
 class Disparity(_Result):
     """How unequally the languages pay: max D − min D over those that are served and did not collapse.
 
-    `plug_in` is biased upward by noise; `cross_fitted` and `cross_fitted_worst` (D of the worst language) choose worst and best on one
-    half of the documents and estimate on the other. `between_deviation` is τ; `heterogeneity_p` tests that all languages are equal, by
-    the variance of D between languages against its distribution under equal means.
-    `beyond_noise` is False where `plug_in` lies within `noise_floor`: then no disparity is found.
+    `plug_in` is the observed value with its interval, which alone decides whether languages differ beyond noise. `noise_floor` is what noise
+    may make of it: languages differ beyond noise exactly where `plug_in` exceeds it. `cross_fitted` and `cross_fitted_worst` (D of the worst
+    language) choose worst and best on one half of the documents and estimate on the other. `between_deviation` is τ; `heterogeneity_p` tests
+    that all languages are equal, by the variance of D between languages against its distribution under equal means.
     """
 
     plug_in: Estimate
+    noise_floor: float
     cross_fitted: float
     cross_fitted_worst: float
-    noise_floor: float
-    beyond_noise: bool
     between_deviation: float
     heterogeneity_p: float
     worst_language: str
     best_language: str
+
+    @property
+    def beyond_noise(self) -> bool:
+        """The interval lies above zero."""
+        return self.plug_in.low > 0
 
 
 class Summary(_Result):
@@ -116,6 +120,11 @@ class Evaluation(Displayed, _Result):
     def worst_first(self) -> list[LanguageResult]:
         """All languages by loss, those that are not served at the end."""
         return sorted(self.languages, key=lambda r: (not r.served, -r.loss.value))
+
+    @property
+    def fewest_documents(self) -> int:
+        """Of any served language; 0 where none is served."""
+        return min((r.documents for r in self.languages if r.served), default=0)
 
     @property
     def judged(self) -> list[LanguageResult]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.spread import Spread
-from laaciq.evaluation.verdict import percent
+from laaciq.evaluation.verdict import percent, percent_estimate, rough_intervals
 from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening
 from laaciq.profiling.results import Profile
@@ -48,17 +48,8 @@ def number(value: float, decimals: int = 1) -> str:
     return f"{value:z,.{decimals}f}" if math.isfinite(value) else ABSENT
 
 
-def percent_estimate(estimate: Estimate) -> str:
-    """`3.2 % [2.8, 3.7]`."""
-    return _with_bounds(percent(estimate.value), 100 * estimate.low, 100 * estimate.high)
-
-
 def bits_estimate(estimate: Estimate) -> str:
-    return _with_bounds(number(estimate.value), estimate.low, estimate.high)
-
-
-def _with_bounds(value: str, low: float, high: float) -> str:
-    return value if value == ABSENT else f"{value} [{number(low)}, {number(high)}]"
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def byte_size(size: int) -> str:
@@ -145,6 +136,8 @@ def _note(result: LanguageResult) -> str:
 
 def table_caption(evaluation: Evaluation) -> str:
     caption = "Worst first, with 95 % intervals."
+    if rough := rough_intervals(evaluation):
+        caption += f" {rough}"
     if evaluation.summary.not_served:
         caption += " Languages that the original does not serve are last and count in no other figure."
     return caption

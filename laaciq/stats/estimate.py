@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+LEVEL = 0.95
+
 
 class Estimate(BaseModel):
     """A value and its 95 % interval, which always contains it."""

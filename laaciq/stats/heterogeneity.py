@@ -5,21 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 
-def cochran_q(estimates: np.ndarray, variances: np.ndarray) -> float:
-    """Q = Σ wᵢ(xᵢ − x̄_w)², wᵢ = 1/varianceᵢ (Cochran 1954)."""
-    weights = 1 / variances
-    centre = (weights * estimates).sum() / weights.sum()
-    return float((weights * (estimates - centre) ** 2).sum())
+def between_deviation(values: np.ndarray, covariance: np.ndarray) -> float:
+    """τ, the standard deviation of the true values: τ² = S² − (tr Σ − 1′Σ1/m)/(m−1), and 0 where noise explains all of the variance S².
 
-
-def between_deviation(estimates: np.ndarray, variances: np.ndarray) -> float:
-    """τ, the standard deviation of the true values (DerSimonian & Laird 1986); 0 when noise explains all the spread."""
-    if len(estimates) < 2 or np.ptp(estimates) == 0:
-        return 0.0
-    weights = 1 / variances
-    excess = cochran_q(estimates, variances) - (len(estimates) - 1)
-    scale = weights.sum() - (weights**2).sum() / weights.sum()
-    return float(np.sqrt(max(0.0, excess / scale)))
+    The estimator of Hedges (1983) for m ≥ 2 estimates whose noise has the covariance Σ: noise that all share makes no difference between them.
+    Unbiased for τ² but for the cut at zero.
+    """
+    count = len(values)
+    noise = (np.trace(covariance) - covariance.sum() / count) / (count - 1)
+    return float(np.sqrt(max(0.0, values.var(ddof=1) - noise)))
 
 
 def exceedance_p(observed: float, under_null: np.ndarray) -> float:

@@ -134,6 +134,16 @@ def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHA
     not_served = [code for code in choosing.languages if code not in served]
     choosing, reporting = choosing.select(served), reporting.select(served)
     singles: list[BlockSet] = [(), *block_sets(count, 1)]
+    tried = block_sets(count, options.protect) if possible <= exhaustive else block_sets(count, 1)[:1] * 2 * CANDIDATES
+    session.announce(
+        f"Measuring {len(tried)} sets of {options.protect} blocks of {session.folder.name} in {len(served)} languages.",
+        [
+            session.costs.loading(),
+            candidates.cost(choosing, singles),
+            candidates.cost(choosing, tried),
+            candidates.cost(reporting, tried[: REPORTED + 4]),
+        ],
+    )
     alone = _outcomes(choosing, original, candidates.losses("single blocks", choosing, singles), singles, seed).loss
     unprotected, gains = alone[0], (alone[0] - alone[1:]).T
     sets = (

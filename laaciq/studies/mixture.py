@@ -6,18 +6,21 @@ is only reported on. Intervals cover the passages that losses are measured on, n
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from laaciq.corpus import Split, language
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR, CROSS_FIT_SPLITS
 from laaciq.evaluation.disparity import disparity_of
-from laaciq.options import GridOptions, MixtureOptions
+from laaciq.options import GridOptions, MixtureOptions, WeightOptions
+from laaciq.planning.estimate import estimate_stages
 from laaciq.planning.minimax import minimax_rounds
 from laaciq.planning.rules import equal_weights
 from laaciq.studies.mixes import MIXES, Mix, proportional_weights
 from laaciq.studies.mixture_results import LeftOut, MixtureStudy, Recommendation, Setting
-from laaciq.studies.recalibration import Recalibrations
+from laaciq.studies.recalibration import METHOD, Recalibrations
 from laaciq.studies.recommendation import Key, choose, sentence
 from laaciq.trials.session import Session
 
@@ -147,7 +150,15 @@ def _recommend(trials: Recalibrations, settings: dict[Key, Weights], only: str) 
 
 
 def _announce(session: Session, options: MixtureOptions, served: list[str], quantizations: int) -> None:
-    session.progress.say(
+    costs, split = session.costs, session.split.select(served)
+    gptq = WeightOptions(method=METHOD.name, bits=options.bits, group_size=options.group_size)
+    once = [
+        *estimate_stages(costs, split, gptq, last="checkpoint"),
+        costs.measuring(split.validation),
+        costs.measuring(split.test),
+    ]
+    session.announce(
         f"Quantizing {session.folder.name} to {options.bits} bits at most {quantizations} times, each time calibrated on other text, and "
-        f"measuring {len(served)} languages each time ({session.split.calibration.name})."
+        f"measuring {len(served)} languages each time ({session.split.calibration.name}).",
+        [replace(stage, seconds=stage.seconds * quantizations) for stage in once],
     )

@@ -1,24 +1,26 @@
-"""What many interventions cost all languages together: worst loss, disparity and mean of each, with the same resamples, so that they can be
-compared and ranked."""
+"""What many interventions cost all languages together: worst loss, disparity and mean of each, compared and ranked on the same documents."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
-from laaciq.evaluation import Estimate
-from laaciq.stats.bootstrap import LEVEL, basic_interval, document_counts, resampled_ratios
+from laaciq.stats.estimate import LEVEL, Estimate
+from laaciq.stats.ratio import ratio_influence
+from laaciq.trials.losses import Losses
 
 Measure = Literal["worst", "disparity", "mean"]
 
 
 class Rank(BaseModel):
-    """From 1, the best, with its 95 % interval: resampled, and all ranked anew in every draw."""
+    """From 1, the best, with its 95 % interval: all are ranked anew in every resample."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,33 +29,39 @@ class Rank(BaseModel):
     high: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcomes:
-    """`loss` is ΔNLL per token, (interventions, languages). `observed` and `draws` are by measure, along interventions and (draws,
-    interventions): ΔNLL of the worst language, max D − min D, mean ΔNLL.
+    """`interventions` hold the losses of each. `observed` and `draws` are by measure, along interventions and (draws, interventions): ΔNLL of
+    the worst language, max D − min D, mean ΔNLL. A draw is a resample of the documents, the same for all interventions.
 
     No language is left out, however much it lost: an intervention must not look better because a language collapsed.
     """
 
     languages: list[str]
-    loss: np.ndarray
+    interventions: list[Losses]
     observed: dict[Measure, np.ndarray]
     draws: dict[Measure, np.ndarray]
 
+    @property
+    def loss(self) -> np.ndarray:
+        """ΔNLL per token, (interventions, languages)."""
+        return np.stack([losses.per_token for losses in self.interventions])
+
     def estimate(self, measure: Measure, index: int) -> Estimate:
-        found = _estimate(self.observed[measure][index], self.draws[measure][:, index])
-        if measure != "disparity":
-            return found
-        # A difference between extremes is never negative.
-        return Estimate(value=found.value, low=max(0.0, found.low), high=max(0.0, found.high))
+        losses = self.interventions[index]
+        if measure == "mean":
+            return losses.mean()
+        return losses.worst()[1] if measure == "worst" else losses.disparity().estimate
 
     def difference(self, measure: Measure, index: int, other: int) -> Estimate:
         """Of `index` minus `other`, paired."""
-        values, draws = self.observed[measure], self.draws[measure]
-        return _estimate(values[index] - values[other], draws[:, index] - draws[:, other])
+        left, right = self.interventions[index], self.interventions[other]
+        if measure == "mean":
+            return left.mean_difference(right)
+        return left.worst_difference(right) if measure == "worst" else left.disparity_difference(right)
 
     def best(self, measure: Measure, among: list[int] | None = None) -> int:
-        members = range(len(self.loss)) if among is None else among
+        members = range(len(self.interventions)) if among is None else among
         return min(members, key=lambda index: self.observed[measure][index])
 
     def rank(self, measure: Measure, index: int) -> Rank:
@@ -61,48 +69,41 @@ class Outcomes:
         values, draws = self.observed[measure], self.draws[measure]
         drawn = 1 + (draws < draws[:, [index]]).sum(1)
         low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-        return Rank(value=1 + int((values < values[index]).sum()), low=int(low), high=int(high))
+        value = 1 + int((values < values[index]).sum())
+        return Rank(value=value, low=min(value, int(low)), high=max(value, int(high)))
 
     def best_draws(self, measure: Measure) -> np.ndarray:
         """Which intervention is best in every draw."""
         return self.draws[measure].argmin(1)
 
     def worst_language(self, index: int) -> str:
-        return self.languages[int(self.loss[index].argmax())]
+        return self.languages[int(self.interventions[index].per_token.argmax())]
 
 
 def outcomes(
     texts: Texts, loss: Mapping[str, np.ndarray], tokens: Mapping[str, np.ndarray], *, draws: int, seed: int
 ) -> Outcomes:
     """From each language's ΔNLL in nats, (interventions, passages), and tokens by passage."""
-    observed = []
+    documents = {code: texts[code].documents for code in loss}
+    interventions = [
+        Losses.of(dict(zip(loss, by_code, strict=True)), tokens, documents, parallel=texts.parallel, seed=seed)
+        for by_code in zip(*loss.values(), strict=True)
+    ]
+    values = np.stack([losses.per_token for losses in interventions])
     highest, lowest, total = np.array(-np.inf), np.array(np.inf), np.array(0.0)
-    for code, own in loss.items():
-        names, member = np.unique(texts[code].documents, return_inverse=True)
-        counts = document_counts(len(names), draws=draws, seed=seed, stream="" if texts.parallel else code)
-        within = np.eye(len(names))[member]
-        numerator, denominator = (own @ within).T, (tokens[code] @ within)[:, None]
-        observed.append(numerator.sum(0) / denominator.sum(0))
-        drawn = resampled_ratios(numerator, denominator, counts)
+
+    @cache  # parallel texts share their resamples over languages
+    def weights(stream: str, count: int) -> np.ndarray:
+        return np.random.default_rng([seed, zlib.crc32(stream.encode())]).standard_normal((draws, count))
+
+    for place, code in enumerate(loss):
+        numerator = np.stack([losses.loss[place][0] for losses in interventions], axis=1)
+        influence = ratio_influence(numerator, interventions[0].tokens[place][:, None])
+        drawn = values[:, place] + weights("" if texts.parallel else code, len(influence)) @ influence
         highest, lowest, total = np.maximum(highest, drawn), np.minimum(lowest, drawn), total + drawn
-    values = np.stack(observed, axis=1)
     return Outcomes(
         languages=list(loss),
-        loss=values,
-        observed={
-            "worst": values.max(1),
-            "disparity": np.expm1(values.max(1)) - np.expm1(values.min(1)),
-            "mean": values.mean(1),
-        },
-        draws={
-            "worst": highest,
-            "disparity": np.expm1(highest) - np.expm1(lowest),
-            "mean": total / len(loss),
-        },
+        interventions=interventions,
+        observed={"worst": values.max(1), "disparity": np.ptp(np.expm1(values), axis=1), "mean": values.mean(1)},
+        draws={"worst": highest, "disparity": np.expm1(highest) - np.expm1(lowest), "mean": total / len(loss)},
     )
-
-
-def _estimate(value: float, draws: np.ndarray) -> Estimate:
-    # A maximum over noisy languages is biased in the draws as in the data.
-    low, high = basic_interval(float(value), draws)
-    return Estimate(value=float(value), low=low, high=high)

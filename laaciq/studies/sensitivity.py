@@ -6,6 +6,7 @@ Losses nearly add in ΔNLL. How nearly is part of the result: the sum of the sin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -66,9 +67,12 @@ def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str 
     parts = parts_of(session.original)
     candidates = [RoundedMatrices(name, frozenset(matrices), grid) for name, matrices in parts.items()]
     candidates.append(RoundedMatrices(TOGETHER, frozenset().union(*parts.values()), grid))
-    session.progress.say(
+    once = session.costs.measuring(texts)
+    session.announce(
         f"Rounding {len(parts)} parts of {session.folder.name} to {grid.bits} bits, one at a time, and measuring "
-        f"{len(texts.languages)} languages each time ({texts.name}, {part} part)."
+        f"{len(texts.languages)} languages each time ({texts.name}, {part} part).",
+        # `once` has two passes: here the original and every candidate have one each.
+        [session.costs.loading(), replace(once, seconds=once.seconds * (1 + len(candidates)) / 2)],
     )
     original = session.original_losses(texts, part=part)
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]

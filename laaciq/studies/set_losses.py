@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -15,7 +15,8 @@ from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.sequences import ScoredPassage
-from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefixes_suffice
+from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefix_count, prefixes_suffice
+from laaciq.trials.estimate import StageCost
 from laaciq.trials.session import Session
 
 
@@ -63,6 +64,14 @@ class ProtectedSets:
 
         key = [self.quantizing.model_dump(), sets]
         return self.session.by_language(name, texts, SetLosses, compute, key=key, title=name, passes=len(sets))
+
+    def cost(self, texts: Texts, sets: list[BlockSet]) -> StageCost:
+        """Of `losses`. A block is run once for every distinct prefix, what follows the blocks once for every set."""
+        anatomy = self.session.original.anatomy
+        blocks = anatomy.parameter_count("block") / anatomy.parameter_count()
+        passes = blocks * prefix_count(sets, len(self.every)) / len(self.every) + (1 - blocks) * len(sets)
+        both = self.session.costs.measuring(texts)
+        return replace(both, seconds=both.seconds / 2 * passes)
 
     def _nll(self, prepared: list[ScoredPassage], sets: list[BlockSet], advance: Callable[[int], None]) -> np.ndarray:
         if self._by_prefix is None:

@@ -51,9 +51,10 @@ class Sweep(Displayed, BaseModel):
 def sweep(session: Session, options: SweepOptions) -> Sweep:
     """Quantize the blocks to each number of bits, and measure on test text what every language loses."""
     test = session.split.test
-    session.progress.say(
+    session.announce(
         f"Quantizing {session.folder.name} to {', '.join(map(str, options.bits))} bits and measuring {len(test.languages)} languages "
-        f"each time ({test.name})."
+        f"each time ({test.name}).",
+        [session.costs.loading(), *[session.costs.measuring(test)] * len(options.bits)],
     )
     evaluations = {}
     for bits in options.bits:

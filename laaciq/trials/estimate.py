@@ -62,6 +62,16 @@ def total(stages: Iterable[Cost]) -> Cost:
     )
 
 
+def by_stage(stages: Iterable[StageCost], least: float = 0.1) -> str:
+    """In brackets the stages that take at least this share of the time, in order; nothing where there is only one."""
+    known = list(stages)
+    seconds = sum(stage.seconds for stage in known)
+    long = [stage for stage in known if stage.seconds >= least * seconds]
+    if len(long) < 2:
+        return ""
+    return f" ({', '.join(f'{stage.name} {duration(stage.seconds)}' for stage in long)})"
+
+
 def estimate(
     folder: ModelFolder,
     texts: Texts,

@@ -23,6 +23,7 @@ from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.candidate import Candidate
+from laaciq.trials.estimate import CostModel, StageCost, by_stage, require_memory, total
 from laaciq.trials.measurement import Measurement, PassageLosses, measure_each, measure_pooled, paired, passage_losses
 from laaciq.trials.quantized_copy import QuantizedCopy
 
@@ -107,6 +108,18 @@ class Session:
     def place(self) -> torch.device:
         """Where the model is, or will be."""
         return self.original.device if "original" in self.__dict__ else pick_device(self.device)
+
+    @cached_property
+    def costs(self) -> CostModel:
+        return CostModel.of(self.folder, self.options, self.place)
+
+    def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
+        """Say what will be done and what it takes at most, by stage where several take long. Refuses where memory does not suffice."""
+        cost = total(stages)
+        require_memory(cost, self.place)
+        self.progress.say(
+            f"{sentence} This takes {cost}{by_stage(stages)}; what is there already is not computed again."
+        )
 
     def profile(self, texts: Texts, *, name: str = "profile.json") -> Profile:
         """What is in the weights, and how each language uses them on these texts."""

