@@ -52,7 +52,7 @@ _GROUPS = {
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         app.command(rich_help_panel=_group)(_command)
-app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel=_group)(lm_eval.lm_eval)
+app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel="Interoperate")(lm_eval.lm_eval)
 
 
 def _version(wanted: bool) -> None:

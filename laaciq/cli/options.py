@@ -25,9 +25,9 @@ from laaciq.cli.recipe import read_config
 from laaciq.errors import BadOption
 from laaciq.options import Options, flag, is_repeated
 
-# Characters of choices beyond which the column of help would be narrow.
+# A list of choices with more characters would leave too narrow a column for the help, which names them too.
 _LONG = 40
-# Where click read a value from, where the user gave it.
+# Sources of click that mean that the user gave a value: typed, or in a recipe.
 _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 
 # Panels of `laaciq COMMAND --help`, in their order.
@@ -147,10 +147,8 @@ def _option(name: str, field: FieldInfo, positional: bool) -> _Option:
         ]
     elif not positional:
         switches = [flag(name)]
-    # A list of choices that is too long for its column stands in the help alone.
-    metavar = (
-        f"<{name.replace('_', ' ')}>" if get_origin(kind) is Literal and len(str(get_args(kind))) > _LONG else None
-    )
+    long = get_origin(kind) is Literal and len(str(get_args(kind))) > _LONG
+    metavar = f"<{name.replace('_', ' ')}>" if long else None
     info = (typer.Argument if positional else typer.Option)(*switches, help=field.description, metavar=metavar)
     return _Option(_keyword(name, Annotated[kind, info], default), read)
 

@@ -9,6 +9,7 @@ from typing import Unpack
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibrating
 from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.recipe import recipe_of
 from laaciq.models import find_model
 from laaciq.options import REFERENCE, CompareOptions
 from laaciq.options.keywords import CompareKeywords
@@ -46,7 +47,7 @@ def compare(
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
         find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
-        target, {"command": CompareOptions(model=chosen.model).command}, overwrite,
+        target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen),
     )  # fmt: skip
     session.announce(
         f"Comparing {len(compared)} methods on {session.folder.name} at {chosen.bits} bits, calibrated on {chosen.calibration!r}; "

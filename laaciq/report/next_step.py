@@ -23,24 +23,31 @@ _SIZE = frozenset({"bits", "group_size"})
 
 
 def next_steps(evaluation: Evaluation, options: RunOptions, *, bits_per_weight: float, folder: Path) -> list[str]:
-    """Sentences that end a run; one that begins with 'Next:' holds a command.
+    """The last lines of a run: languages that are not served, what is wrong, and a command after 'Next:'.
 
     If a language collapsed or lost more than half: the default method if another was used, else one more bit per weight, else the study
     that finds the blocks that cost it. If none did: the check that holds later runs to what was measured here. `bits_per_weight` is the
     size in the blocks.
     """
+    lines = _not_served(evaluation)
     served = [result for result in evaluation.worst_first if result.served]
     if broken := [r for r in served if r.degradation is None or r.degradation.value > BROKEN]:
-        lines = _repair(broken, options, bits_per_weight)
-    else:
-        lines = [f"Next: {_check(evaluation, served[0], folder)}"] if served else []
-    if evaluation.summary.not_served:
-        names = ", ".join(evaluation[code].name for code in evaluation.summary.not_served)
-        lines.append(
-            f"Nothing is known about {names}: the original itself needs more than {evaluation.served_bound:g} bits per byte there. "
-            "Use a model that was trained on them."
-        )
+        lines += _repair(broken, options, bits_per_weight)
+    elif served:
+        lines.append(f"Next: {_check(evaluation, served[0], folder)}")
     return lines
+
+
+def _not_served(evaluation: Evaluation) -> list[str]:
+    codes = evaluation.summary.not_served
+    if not codes:
+        return []
+    names = ", ".join(evaluation[code].name for code in codes)
+    are, their, them = ("is", "its", "it") if len(codes) == 1 else ("are", "their", "them")
+    return [
+        f"{names} {are} not served: the original needs more than {evaluation.served_bound:g} bits per byte of {their} text. "
+        f"Use a model that was trained on {them}."
+    ]
 
 
 def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: float) -> list[str]:

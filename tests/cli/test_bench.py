@@ -58,7 +58,7 @@ def test_weights_are_counted_as_they_lie_in_memory(measured):
     assert measured["quantized"]["weight_bytes"] - measured["original"]["weight_bytes"] == extra
 
 
-def test_kernels_are_told_with_the_reason(measured):
+def test_kernels_come_with_the_reason(measured):
     kernels = measured["kernels"]
     assert (kernels["int4"], kernels["dequantized"]) == (0, 14)
     assert sum(kernels["reasons"].values()) == 14
@@ -88,7 +88,7 @@ def test_an_error_of_the_child_is_one_sentence_and_status_2(pair, monkeypatch, c
     monkeypatch.setattr(sys, "argv", ["laaciq", "bench", pair[1], "--against", "/nowhere"])
     with pytest.raises(SystemExit, match="2"):
         main()
-    told = capsys.readouterr()
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert printed.out == ""
     # Progress comes before.
-    assert told.err.splitlines()[-1].startswith("laaciq: no model at /nowhere")
+    assert printed.err.splitlines()[-1].startswith("laaciq: no model at /nowhere")

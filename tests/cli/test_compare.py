@@ -26,7 +26,7 @@ def tiny(tmp_path_factory):
 def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     missing = BACKENDS["hqq"].__class__(**{**vars(BACKENDS["hqq"]), "library": "no_such_library"})
     monkeypatch.setitem(BACKENDS, "hqq", missing)
-    asked = [
+    command = [
         "compare",
         tiny,
         "--methods",
@@ -37,18 +37,19 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
         "--out",
         str(tmp_path / "run"),
     ]
-    shown = CliRunner().invoke(app, asked, env={"COLUMNS": "80"})
+    shown = CliRunner().invoke(app, command, env={"COLUMNS": "80"})
     assert shown.exit_code == 0, shown.output
     assert "hqq: no_such_library is not installed: run pip install '.[hqq]' in your clone" in " ".join(
         shown.stdout.split()
     )
     assert all(len(line) <= 80 or line.startswith("Report") for line in shown.stdout.splitlines())
-    again = CliRunner().invoke(app, [*asked, "--json"])
+    again = CliRunner().invoke(app, [*command, "--json"])
     found = Comparison.model_validate(json.loads(again.stdout))
     assert {row.method for row in found.measured} == {"effective", "rtn"}
     assert found["rtn"].evaluation.parallel
     words = shown.stdout.split()
     assert f"{found['rtn'].made.block_bits_per_weight:.3f}" in words and found["rtn"].worst.language in words
+    assert "calibration: eng" in (tmp_path / "run/recipe.yaml").read_text()
     page = (tmp_path / "run/report.html").read_text()
     assert "<svg" in page and "calibrated on English" in page and found.command.split()[0] in page
     assert "--calibration eng" in found.command and "--methods effective,rtn,hqq" in found.command
@@ -64,6 +65,7 @@ def test_long_names_and_large_losses_are_legible_in_narrow_terminals(tiny, tmp_p
     long = row.model_copy(update={"method": "llmcompressor-gptq", "evaluation": evaluation, "made": made})
     result = found.model_copy(update={"rows": [long]})
     assert_legible(compare_table(result), "211 %", "llmcompressor-gptq")
+    assert "llmcompressor-gptq" in result._repr_html_()
     assert "98.7 to 323" in " ".join(rendered(compare_table(result), 80))
 
 

@@ -17,6 +17,7 @@ def test_a_checkpoint_that_another_library_made(tmp_path):
     for file in original.glob("tokenizer*"):
         shutil.copy(file, folder)
     words = ["evaluate", str(folder), "--against", str(original), "--languages", "eng,swa", "--served-bound", "100"]
+    words += ["--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, [*words, "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["languages"]

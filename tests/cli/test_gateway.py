@@ -39,6 +39,7 @@ def test_losses_are_legible_in_narrow_terminals(finished):
     folder, _, _ = finished
     result = Gateway.model_validate_json((folder / "out/gateway.json").read_text())
     assert_legible(gateway_table(result), *(f"{1000 * tested.worst.value:z.1f}" for tested in result.tested))
+    assert "protected" in result._repr_html_()
 
 
 def test_json_is_the_result(finished):

@@ -33,13 +33,14 @@ def tiny(tmp_path_factory):
 
 
 def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path):
-    asked = ["mixture", tiny, *QUICK, "--out", str(tmp_path / "run")]
-    shown = CliRunner().invoke(app, asked, env={"COLUMNS": "120"})
+    command = ["mixture", tiny, *QUICK, "--out", str(tmp_path / "run")]
+    shown = CliRunner().invoke(app, command, env={"COLUMNS": "120"})
     assert shown.exit_code == 0, shown.output
-    found = MixtureStudy.model_validate(json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout))
+    found = MixtureStudy.model_validate(json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout))
     assert found == MixtureStudy.model_validate_json((tmp_path / "run/mixture.json").read_text())
     assert (found.bits, found.group_size, found.symmetric, found.test_passages) == (3, 16, False, 2)
     assert_legible(mixture_table(found), *(degradation(setting.worst) for setting in found.settings))
+    assert "English only" in found._repr_html_()
     words = " ".join(shown.stdout.split())
     assert found.recommendation.sentence in words
     assert all(name in words for name in ("equal", "proportional", "minimax", "English only", "Swahili loses"))

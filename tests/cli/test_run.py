@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laaciq.cli import app, main
+from laaciq.commands.run import RunResult
 from tests.tiny import save_tiny
 
 
@@ -50,6 +51,7 @@ def test_json_is_json(finished):
     _, words, _ = finished
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert [r["language"] for r in found["evaluation"]["languages"]] == ["eng", "swa", "hin"]
+    assert "Swahili" in RunResult.model_validate(found)._repr_html_()
     assert found["options"]["bits"] == found["plans"]["plans"][""]["tensors"][0]["bits"] == 2
 
 
@@ -68,6 +70,7 @@ def test_check_judges_what_run_wrote(finished):
 def test_evaluate_takes_what_run_made(finished):
     folder, _, _ = finished
     words = ["evaluate", str(folder / "out/checkpoint"), "--against", str(folder / "model"), "--languages", "eng"]
+    words += ["--out", str(folder / "evaluated")]
     result = CliRunner().invoke(app, [*words, "--served-bound", "100", "--json"])
     assert json.loads(result.stdout)["languages"][0]["language"] == "eng"
 

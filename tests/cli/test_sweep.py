@@ -21,6 +21,7 @@ def test_a_sweep_is_a_table_and_the_same_as_json(tmp_path):
         f"{100 * loss.value:z.1f}" for by_bits in result.degradation.values() for loss in by_bits.values() if loss
     ]
     assert_legible(sweep_table(result), *losses)
+    assert "swa Swahili" in result._repr_html_()
     # Where the table is too wide, a collapsed language is one that lost more than 900 %.
     collapsed = result.model_copy(
         update={"degradation": {code: dict.fromkeys(result.bits) for code in result.languages}}

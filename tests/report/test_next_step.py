@@ -59,9 +59,12 @@ def test_all_broken_languages_are_counted():
     assert "(2 languages lose over 50 %)" in steps(BROKEN | {"swa": 0.6}, method="rtn")[0]
 
 
-def test_languages_that_are_not_served_are_named():
-    lines = steps(FINE, not_served=("amh", "mya"))
-    assert lines[-1].startswith(
-        "Nothing is known about Amharic, Burmese: the original itself needs more than 4 bits per byte"
+def test_languages_that_are_not_served_are_named_first():
+    first, last = steps(FINE, not_served=("amh", "mya"))
+    assert first.startswith(
+        "Amharic, Burmese are not served: the original needs more than 4 bits per byte of their text."
     )
-    assert steps({}, not_served=("amh",)) == [lines[-1].replace("Amharic, Burmese", "Amharic")]
+    assert last.startswith("Next: laaciq check")
+    assert steps({}, not_served=("amh",)) == [
+        "Amharic is not served: the original needs more than 4 bits per byte of its text. Use a model that was trained on it."
+    ]
