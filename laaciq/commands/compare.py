@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.corpus import read_split
-from laaciq.corpus.calibration_choice import calibrating
+from laaciq.corpus.calibration_choice import calibration_split
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import recipe_of
 from laaciq.models import find_model
@@ -41,7 +41,7 @@ def compare(
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)
     test = test if chosen.passages is None else test.spread(chosen.passages)
-    split = calibrating(chosen.calibration, whole, test, seed=chosen.seed)
+    split = calibration_split(chosen.calibration, whole, test, seed=chosen.seed)
     if (most := chosen.calibration_passages) is not None:
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.

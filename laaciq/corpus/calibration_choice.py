@@ -1,4 +1,4 @@
-"""Which text methods are calibrated on: English alone, as people do; all languages; or a text of the user's own."""
+"""The text that methods are calibrated on: one language (English by default), all languages, or other texts of the user."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from laaciq.options import BUILTIN
 ALL = "all"
 
 
-def calibrating(asked: str, whole: Split, test: Texts, *, seed: int) -> Split:
-    """`whole` is in all languages of the texts, `test` in those that are measured; a language to calibrate on need not be one of them."""
-    if asked == ALL:
+def calibration_split(choice: str, whole: Split, test: Texts, *, seed: int) -> Split:
+    """Calibration and validation text by the option `--calibration`, beside the given `test` text.
+
+    `whole` holds all languages of the texts, `test` those that are measured. The calibration language need not be measured.
+    """
+    if choice == ALL:
         return replace(whole.select(test.languages), test=test)
     try:
-        return replace(whole.select([language(asked).code]), test=test)
+        return replace(whole.select([language(choice).code]), test=test)
     except UnknownLanguage:
-        if not (Path(asked).exists() or asked == BUILTIN or asked.startswith("datasets:")):
+        if not (Path(choice).exists() or choice == BUILTIN or choice.startswith("datasets:")):
             raise BadOption(
-                f"--calibration {asked!r} is no language of these texts and no text: give 'eng', 'all' or a folder of texts"
+                f"--calibration {choice!r} is neither a language of these texts nor a text source: give 'eng', 'all' or a folder of texts"
             ) from None
-    texts = read_texts(asked)
+    texts = read_texts(choice)
     tested = {text for passages in test.by_language.values() for text in passages.texts}
     for code, passages in texts.by_language.items():
         if common := tested.intersection(passages.texts):
             raise BrokenTexts(
-                f"{asked} and the test text have a passage of {code} in common; calibrate on other text: {min(common)[:60]!r}"
+                f"{choice} and the test text have a passage of {code} in common; calibrate on other text: {min(common)[:60]!r}"
             )
     return divide_calibration(texts, test, seed=seed)

@@ -53,12 +53,12 @@ def letters_in_script(text: str, script: str) -> float:
 
 def main_script(text: str, usual: str) -> str:
     """A language's usual script, unless its text is in another: Serbian in Latin letters, Ancient Greek (to CLDR, Cypriot)."""
-    found = Counter(unicodedata.name(character, "?").split()[0] for character in text if character.isalpha())
-    return usual if not found or letters_in_script(text, usual) >= 0.5 else found.most_common(1)[0][0]
+    scripts = Counter(unicodedata.name(character, "?").split()[0] for character in text if character.isalpha())
+    return usual if not scripts or letters_in_script(text, usual) >= 0.5 else scripts.most_common(1)[0][0]
 
 
 class LanguageIdentifier:
-    """py3langid, speaking ISO 639-3."""
+    """py3langid with ISO 639-3 codes."""
 
     def __init__(self) -> None:
         try:
@@ -70,14 +70,16 @@ class LanguageIdentifier:
         self._meaning = {label: _close_to(label) for label, _ in self._rank("")}
 
     def share(self, texts: list[str], code: str, script: str) -> float | None:
-        """Share of the texts in the language. What is not in its script, or has no letters, is not."""
-        wanted = _close_to(code)
-        if wanted not in self._meaning.values():
+        """Share of the texts in the language; None if py3langid does not know it. Text in another script, or without letters, is not."""
+        languages = _close_to(code)
+        if languages not in self._meaning.values():
             return None
-        return sum(letters_in_script(text, script) >= 0.5 and self._may_be(text, wanted) for text in texts) / len(texts)
+        return sum(letters_in_script(text, script) >= 0.5 and self._may_be(text, languages) for text in texts) / len(
+            texts
+        )
 
     def likeliest(self, text: str) -> str | None:
-        """Code of the language that the text is most likely in; None for what is no language."""
+        """Code of the language that the text is most likely in; None for text without letters or in no known language."""
         if not any(character.isalpha() for character in text):
             return None
         label = self._rank(text)[0][0]
@@ -86,10 +88,10 @@ class LanguageIdentifier:
         except UnknownLanguage:
             return None
 
-    def _may_be(self, text: str, wanted: frozenset[str]) -> bool:
+    def _may_be(self, text: str, languages: frozenset[str]) -> bool:
         ranked = self._rank(text)
-        own = next(score for label, score in ranked if self._meaning[label] == wanted)
-        return ranked[0][1] - own <= DOUBT
+        log_likelihood = next(score for label, score in ranked if self._meaning[label] == languages)
+        return ranked[0][1] - log_likelihood <= DOUBT
 
 
 def _close_to(name: str) -> frozenset[str]:

@@ -29,44 +29,44 @@ class Language:
 
 @cache
 def language(name: str) -> Language:
-    """The language that a code of two or three letters, a tag such as `pt-BR`, or an English or own name means."""
-    wanted = name.strip()
-    found = _by_code(wanted) or _by_name(wanted)
-    if found is None:
-        raise UnknownLanguage(f"unknown language {name!r}{_suggestion(wanted)}; give an ISO 639-3 code such as 'swa'")
+    """A language by its code of two or three letters, a tag such as `pt-BR`, or its name in English or in the language itself."""
+    stripped = name.strip()
+    tag = _by_code(stripped) or _by_name(stripped)
+    if tag is None:
+        raise UnknownLanguage(f"unknown language {name!r}{_suggestion(stripped)}; give an ISO 639-3 code such as 'swa'")
     return Language(
-        code=found.to_alpha3(),
-        name=langcodes.Language.make(language=found.language).display_name(),
-        script=_script(found),
+        code=tag.to_alpha3(),
+        name=langcodes.Language.make(language=tag.language).display_name(),
+        script=_script(tag),
     )
 
 
-def _script(found: langcodes.Language) -> str:
-    likely = found.maximize()
+def _script(tag: langcodes.Language) -> str:
+    likely = tag.maximize()
     # CLDR names these two "Simplified" and "Traditional".
     return "Han" if likely.script in ("Hans", "Hant") else likely.script_name()
 
 
-def _by_code(wanted: str) -> langcodes.Language | None:
+def _by_code(code: str) -> langcodes.Language | None:
     try:
-        found = langcodes.Language.get(wanted)
-        code = found.to_alpha3()
+        tag = langcodes.Language.get(code)
+        alpha3 = tag.to_alpha3()
         # qaa to qtz are for private use.
-        known = found.is_valid() and code not in _NOT_A_LANGUAGE and not "qaa" <= code <= "qtz"
+        known = tag.is_valid() and alpha3 not in _NOT_A_LANGUAGE and not "qaa" <= alpha3 <= "qtz"
     except (langcodes.LanguageTagError, LookupError):
         return None
-    return found if known else None
+    return tag if known else None
 
 
-def _by_name(wanted: str) -> langcodes.Language | None:
+def _by_name(name: str) -> langcodes.Language | None:
     try:
-        return langcodes.find(wanted) if wanted else None
+        return langcodes.find(name) if name else None
     except LookupError:
         return None
 
 
-def _suggestion(wanted: str) -> str:
+def _suggestion(name: str) -> str:
     tags = (tag for tag in LANGUAGE_SPEAKING_POPULATION if "-" not in tag and tag not in _NOT_A_LANGUAGE)
-    names = {langcodes.Language.get(tag).display_name().lower(): tag for tag in tags}
-    near = difflib.get_close_matches(wanted.lower(), names, n=1, cutoff=0.75)
-    return f" (did you mean {langcodes.Language.get(names[near[0]]).display_name()}?)" if near else ""
+    tags_by_name = {langcodes.Language.get(tag).display_name().lower(): tag for tag in tags}
+    near = difflib.get_close_matches(name.lower(), tags_by_name, n=1, cutoff=0.75)
+    return f" (did you mean {langcodes.Language.get(tags_by_name[near[0]]).display_name()}?)" if near else ""

@@ -1,8 +1,8 @@
 """Reading texts: the built-in set, a folder, JSON Lines, Parquet or a `datasets` dataset.
 
 - `builtin`: the passages that come with this package.
-- a folder of `<code>.txt`, UTF-8, one passage a line. Parallel when the line counts agree. `documents.txt`, one id a line, names
-  the document of each line, and then the counts must agree. A folder with `calibration/` and `test/` of that form gives its own split.
+- a folder of `<code>.txt`, UTF-8, one passage per line. Parallel when the line counts agree. `documents.txt`, one id per line, names
+  the document of each line, and then the counts must agree. A folder with `calibration/` and `test/` of that form keeps this split.
 - `FILE.jsonl`, `FILE.parquet`, `datasets:NAME`: records with `language` and `text`, and optionally `document`, `passage` (an id
   that aligns languages) and `part` (`calibration` or `test`).
 """
@@ -41,7 +41,7 @@ def read_texts(source: str | Path = BUILTIN) -> Texts:
 
 
 def read_split(source: str | Path = BUILTIN, *, calibration_share: float = CALIBRATION_SHARE, seed: int = 0) -> Split:
-    """Calibration, validation and test text of a source: its own parts where it has them, else divided by document."""
+    """Calibration, validation and test text of a source: the parts that it has, else a division by document."""
     parts = _read_parts(source)
     if len(parts) == 1:
         return split(next(iter(parts.values())), calibration_share=calibration_share, seed=seed)
@@ -64,7 +64,7 @@ def _read_parts(source: str | Path) -> dict[str, Texts]:
         return _record_parts(_json_records(path), name=name)
     if path.suffix == ".parquet":
         return _record_parts(_parquet_records(path), name=name)
-    raise BrokenTexts(f"{name} is not a kind of text file that can be read here: give a folder, .jsonl or .parquet")
+    raise BrokenTexts(f"{name} is not a kind of text file that laaciq reads: give a folder, .jsonl or .parquet")
 
 
 # Folders
@@ -81,7 +81,7 @@ def _folder_parts(folder: Path, *, name: str) -> dict[str, Texts]:
 def _read_folder(folder: Path, *, name: str) -> Texts:
     files = sorted(path for path in folder.glob("*.txt") if path.name != DOCUMENTS)
     if not files:
-        raise BrokenTexts(f"{folder} holds no <code>.txt: put one file a language there, such as eng.txt")
+        raise BrokenTexts(f"{folder} holds no <code>.txt: put one file per language there, such as eng.txt")
     lines: dict[str, list[str]] = {}
     for path in files:
         try:
@@ -92,8 +92,8 @@ def _read_folder(folder: Path, *, name: str) -> Texts:
             raise BrokenTexts(f"{folder} has two files for {code}: {path.name} is the second; keep one")
         lines[code] = _read_lines(path)
         if not any(lines[code]):
-            raise BrokenTexts(f"{path} is empty: write one passage a line, or remove it")
-    counts = {code: len(own) for code, own in lines.items()}
+            raise BrokenTexts(f"{path} is empty: write one passage per line, or remove it")
+    counts = {code: len(passages) for code, passages in lines.items()}
     documents = _read_lines(folder / DOCUMENTS) if (folder / DOCUMENTS).exists() else None
     if documents is not None:
         for code, count in counts.items():
@@ -104,11 +104,11 @@ def _read_folder(folder: Path, *, name: str) -> Texts:
                 )
     parallel = len(lines) > 1 and len(set(counts.values())) == 1
     if not parallel and documents is None:
-        lines = {code: [line for line in own if line] for code, own in lines.items()}
-    for code, own in lines.items():
-        if "" in own:
+        lines = {code: [line for line in passages if line] for code, passages in lines.items()}
+    for code, passages in lines.items():
+        if "" in passages:
             raise BrokenTexts(
-                f"{folder} is misaligned: line {own.index('') + 1} of {code}.txt is empty; "
+                f"{folder} is misaligned: line {passages.index('') + 1} of {code}.txt is empty; "
                 f"line k of every file must be the same passage"
             )
     return _texts(name, lines, documents, parallel=parallel)
@@ -127,14 +127,14 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _texts(name: str, lines: dict[str, list[str]], documents: list[str] | None, *, parallel: bool) -> Texts:
-    """Without document ids every passage is its own document, named by its content: its place in the file means nothing."""
+    """Without document ids every passage is a document of one passage, named by its content and not by its place in the file."""
     if documents is None and parallel:
         pivot = lines["eng"] if "eng" in lines else next(iter(lines.values()))
         documents = [_content_name(line) for line in pivot]
     by_language = {}
-    for code, own in lines.items():
-        names = documents if documents is not None else [_content_name(line) for line in own]
-        by_language[code] = Passages(language(code), tuple(own), tuple(names))
+    for code, passages in lines.items():
+        names = documents if documents is not None else [_content_name(line) for line in passages]
+        by_language[code] = Passages(language(code), tuple(passages), tuple(names))
     return Texts(name, by_language, parallel)
 
 
@@ -154,7 +154,7 @@ def _record_parts(records: Iterable[dict[str, Any]], *, name: str) -> dict[str, 
         raise BrokenTexts(f"{name} holds no records: each needs 'language' and 'text'")
     if set(by_part) not in ({"all"}, {"calibration", "test"}):
         raise BrokenTexts(f"{name}: 'part' must be 'calibration' or 'test' in every record, or in none")
-    return _checked_parts({part: _record_texts(own, name) for part, own in by_part.items()})
+    return _checked_parts({part: _record_texts(members, name) for part, members in by_part.items()})
 
 
 def _check_record(record: object, where: str) -> None:
@@ -170,7 +170,9 @@ def _record_texts(records: list[dict[str, Any]], name: str) -> Texts:
     for record in records:
         grouped.setdefault(language(record["language"]).code, []).append(record)
     grouped = dict(sorted(grouped.items()))
-    aligned = {code: [str(r["passage"]) for r in own if r.get("passage") is not None] for code, own in grouped.items()}
+    aligned = {
+        code: [str(r["passage"]) for r in members if r.get("passage") is not None] for code, members in grouped.items()
+    }
     first = sorted(next(iter(aligned.values())))
     parallel = (
         len(grouped) > 1
@@ -179,10 +181,10 @@ def _record_texts(records: list[dict[str, Any]], name: str) -> Texts:
     )
     by_language = {}
     for code, unordered in grouped.items():
-        own = sorted(unordered, key=lambda record: str(record["passage"])) if parallel else unordered
-        texts = tuple(" ".join(record["text"].split("\n")).strip() for record in own)
-        fallback = [str(r["passage"]) for r in own] if parallel else [_content_name(text) for text in texts]
-        documents = tuple(str(r.get("document") or other) for r, other in zip(own, fallback, strict=True))
+        members = sorted(unordered, key=lambda record: str(record["passage"])) if parallel else unordered
+        texts = tuple(" ".join(record["text"].split("\n")).strip() for record in members)
+        fallback = [str(r["passage"]) for r in members] if parallel else [_content_name(text) for text in texts]
+        documents = tuple(str(r.get("document") or other) for r, other in zip(members, fallback, strict=True))
         by_language[code] = Passages(language(code), texts, documents)
     return Texts(name, by_language, parallel)
 
@@ -194,7 +196,7 @@ def _json_records(path: Path) -> Iterator[dict[str, Any]]:
         try:
             yield json.loads(line)
         except json.JSONDecodeError as error:
-            raise BrokenTexts(f"{path}, line {number} is not JSON ({error.msg}): write one object a line") from None
+            raise BrokenTexts(f"{path}, line {number} is not JSON ({error.msg}): write one object per line") from None
 
 
 def _parquet_records(path: Path) -> Iterator[dict[str, Any]]:

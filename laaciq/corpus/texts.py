@@ -1,4 +1,4 @@
-"""Texts by language: what every other room reads, wherever the text came from."""
+"""Texts by language, the same for every source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laaciq.errors import BrokenTexts, UnknownLanguage
 
 @dataclass(frozen=True)
 class Passages:
-    """One language's passages, each with the document that it comes from (passages of a document hang together)."""
+    """One language's passages, each with the document that it comes from (passages of one document are not independent)."""
 
     language: Language
     texts: tuple[str, ...]
@@ -42,7 +42,7 @@ class Passages:
         return replace(self, texts=self.texts + other.texts, documents=self.documents + other.documents)
 
     def spread(self, most: int) -> Passages:
-        """At most so many passages, evenly over the text, so that they are not all of one document."""
+        """At most `most` passages, spread evenly over the text, so that they are not all of one document."""
         count = min(most, len(self))
         return self.at([number * len(self) // count for number in range(count)])
 
@@ -67,13 +67,13 @@ class Texts:
         """The texts in these languages only, in the order given (None: all). Any name that `language` takes."""
         if names is None:
             return self
-        wanted = list(dict.fromkeys(language(name).code for name in names))
-        for code in wanted:
+        codes = list(dict.fromkeys(language(name).code for name in names))
+        for code in codes:
             if code not in self.by_language:
                 raise UnknownLanguage(
                     f"{self.name} has no text in {language(code).name} ({code}); it has {', '.join(self.languages)}"
                 )
-        return replace(self, by_language={code: self.by_language[code] for code in wanted})
+        return replace(self, by_language={code: self.by_language[code] for code in codes})
 
     def at(self, positions: Iterable[int]) -> Texts:
         """Only the passages at these positions, of every language."""
@@ -81,11 +81,11 @@ class Texts:
         return replace(self, by_language={code: p.at(chosen) for code, p in self.by_language.items()})
 
     def joined(self, other: Texts) -> Texts:
-        """With the passages of another part of the same texts behind."""
+        """The passages of another part of the same texts appended."""
         return replace(self, by_language={code: p.joined(other[code]) for code, p in self.by_language.items()})
 
     def spread(self, most: int) -> Texts:
-        """At most so many passages of every language; parallel ones stay aligned."""
+        """At most `most` passages of every language; parallel ones stay aligned."""
         chosen = {code: p.spread(most) for code, p in self.by_language.items()}
         fewer = any(len(chosen[code]) < len(p) for code, p in self.by_language.items())
         return replace(self, by_language=chosen, sampled=self.sampled or fewer)

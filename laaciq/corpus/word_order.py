@@ -1,4 +1,4 @@
-"""Questions out of plain text: which ending has its words in order? Any text makes a task, in any language."""
+"""A multiple-choice task from plain text, in any language: which ending has its words in order?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RUN = 3
 
 @dataclass(frozen=True)
 class Question:
-    """The first half of a passage, and endings of which the one at `answer` is its own."""
+    """The first half of a passage, and endings of which the one at `answer` is the original."""
 
     start: str
     endings: tuple[str, ...]
@@ -25,19 +25,19 @@ class Question:
 
 
 def questions(passages: Passages) -> list[Question]:
-    """One a passage. In a wrong ending two neighbouring words of the right one have changed places: small models can tell, and as all endings
-    have the same letters, none is favoured by its length."""
-    asked = []
+    """One question per passage. A wrong ending swaps two neighbouring words of the right one, an error that small models notice. All endings
+    have the same letters, so that none is favoured by its length."""
+    made = []
     for place, text in enumerate(passages.texts):
         start, ending = cut(text)
         wrong = disordered(ending)
         if len(wrong) < CHOICES - 1:
             raise BrokenTexts(
-                f"{passages.language.code} has a passage too short to ask about: {text[:60]!r}; join it to another"
+                f"{passages.language.code} has a passage too short for a question: {text[:60]!r}; join it to another"
             )
         answer = place % CHOICES
-        asked.append(Question(start, (*wrong[:answer], ending, *wrong[answer:]), answer))
-    return asked
+        made.append(Question(start, (*wrong[:answer], ending, *wrong[answer:]), answer))
+    return made
 
 
 def cut(text: str) -> tuple[str, str]:
@@ -53,7 +53,7 @@ def cut(text: str) -> tuple[str, str]:
 
 
 def disordered(ending: str) -> list[str]:
-    """Up to three different wrong endings, the exchange at places spread over the ending."""
+    """Up to three different wrong endings, with the swaps spread over the ending."""
     # Pieces at even places, what stands between them at odd ones.
     parts = re.split(r"(\s+)", ending)
     if len(parts) < 2 * CHOICES + 1:
@@ -65,7 +65,7 @@ def disordered(ending: str) -> list[str]:
 
 
 def _runs(text: str) -> list[str]:
-    """Runs of letters, with nothing between them; space in front stays there."""
+    """Runs of letters, with nothing between them; leading space stays in front."""
     letters: list[str] = []
     bare = text.lstrip()
     for letter in bare:

@@ -4,8 +4,6 @@ from laaciq.corpus import language, read_texts
 from laaciq.corpus.identification import LanguageIdentifier
 
 TEXTS = read_texts()
-
-
 IDENTIFIER = LanguageIdentifier()
 
 
@@ -14,8 +12,8 @@ def share(texts, code):
 
 
 @pytest.mark.parametrize("code", TEXTS.languages)
-def test_languages_are_told(code):
-    """On second halves, some 70 characters: one error in a hundred is the identifier's own."""
+def test_languages_are_identified(code):
+    """On second halves, some 70 characters: the identifier is wrong about one in a hundred."""
     halves = [text[len(text) // 2 :] for text in TEXTS[code].texts]
     assert share(halves, code) >= 0.98
     foreign = "eng" if code != "eng" else "fra"

@@ -52,12 +52,12 @@ def test_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
         ({"eng": "one\ntwo\nthree\n", "swa": "moja\n\ntatu\n"}, BrokenTexts, "line 2 of swa.txt is empty"),
     ],
 )
-def test_broken_folders_are_told_in_one_sentence(tmp_path, files, error, says):
+def test_broken_folders_give_one_sentence(tmp_path, files, error, says):
     with pytest.raises(error, match=says):
         read_texts(write(tmp_path, **files))
 
 
-def test_a_folder_may_bring_its_own_parts(tmp_path):
+def test_a_folder_may_hold_both_parts(tmp_path):
     write(tmp_path / "calibration", eng="one\ntwo\nthree\nfour\n")
     write(tmp_path / "test", eng="five\n")
     parts = read_split(tmp_path)
@@ -104,7 +104,7 @@ def test_records_are_aligned_by_passage(tmp_path, kind):
         ("3", "object"),
     ],
 )
-def test_broken_records_are_told_by_number(tmp_path, line, says):
+def test_broken_records_are_named_by_number(tmp_path, line, says):
     path = tmp_path / "texts.jsonl"
     path.write_text(line)
     with pytest.raises(BrokenTexts, match=says):

@@ -15,9 +15,9 @@ def some_texts(draw):
     documents = [f"d{draw(st.integers(0, 8))}" for _ in range(count)]
     by_language = {}
     for code in codes:
-        own = count if parallel else draw(st.integers(1, 20))
-        names = documents if parallel else [f"d{draw(st.integers(0, 8))}" for _ in range(own)]
-        texts = tuple(draw(TEXT) for _ in range(own))
+        passages = count if parallel else draw(st.integers(1, 20))
+        names = documents if parallel else [f"d{draw(st.integers(0, 8))}" for _ in range(passages)]
+        texts = tuple(draw(TEXT) for _ in range(passages))
         by_language[code] = Passages(language(code), texts, tuple(names))
     return Texts("random", by_language, parallel)
 

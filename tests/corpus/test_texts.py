@@ -7,12 +7,12 @@ PASSAGES = laaciq.read_split("builtin").test["eng"]
 
 
 @given(st.integers(1, len(PASSAGES)), st.integers(1, 100))
-def test_spread_takes_as_many_as_asked_evenly(there, most):
-    own = PASSAGES.at(range(there))
-    places = [own.texts.index(text) for text in own.spread(most).texts]
-    assert len(places) == min(most, there)
+def test_spread_takes_the_requested_number_evenly(available, most):
+    passages = PASSAGES.at(range(available))
+    places = [passages.texts.index(text) for text in passages.spread(most).texts]
+    assert len(places) == min(most, available)
     assert places[0] == 0
-    gaps = [later - earlier for earlier, later in zip(places, [*places[1:], there], strict=True)]
+    gaps = [later - earlier for earlier, later in zip(places, [*places[1:], available], strict=True)]
     assert max(gaps) - min(gaps) <= 1
 
 

@@ -9,18 +9,18 @@ from laaciq.errors import BrokenTexts
 @pytest.mark.parametrize("code", laaciq.read_split().test.languages)
 def test_one_ending_makes_the_passage_and_none_is_favoured_by_its_letters(code):
     passages = laaciq.read_split().test[code]
-    for text, asked in zip(passages.texts, questions(passages), strict=True):
-        assert [asked.start + ending == text for ending in asked.endings] == [
-            place == asked.answer for place in range(CHOICES)
+    for text, question in zip(passages.texts, questions(passages), strict=True):
+        assert [question.start + ending == text for ending in question.endings] == [
+            place == question.answer for place in range(CHOICES)
         ]
-        assert len(set(asked.endings)) == CHOICES
-        assert len({"".join(sorted(ending)) for ending in asked.endings}) == 1
+        assert len(set(question.endings)) == CHOICES
+        assert len({"".join(sorted(ending)) for ending in question.endings}) == 1
         # Marks are never torn from their letters.
-        assert not any(ending.lstrip()[0] in "\u0301\u0e31\u0e34\u0e48\u093e\u094d" for ending in asked.endings)
+        assert not any(ending.lstrip()[0] in "\u0301\u0e31\u0e34\u0e48\u093e\u094d" for ending in question.endings)
 
 
 def test_answers_are_at_every_place():
-    assert {asked.answer for asked in questions(laaciq.read_split().test["eng"])} == set(range(CHOICES))
+    assert {question.answer for question in questions(laaciq.read_split().test["eng"])} == set(range(CHOICES))
 
 
 def test_two_neighbours_change_places():
@@ -51,6 +51,6 @@ def test_equal_neighbours_are_no_question():
 
 
 @pytest.mark.parametrize("text", ["", "a", "two words", "aaaa aaaa aaaa aaaa aaaa aaaa aaaa aaaa aaaa"])
-def test_too_short_or_too_plain_to_ask_about(text):
+def test_too_short_or_too_plain_for_a_question(text):
     with pytest.raises(BrokenTexts, match="too short"):
         questions(Passages(language("eng"), (text,), ("d",)))
