@@ -62,7 +62,7 @@ def main() -> None:
         laaciq.quantize("reference", out=folder / "checkpoint", method="rtn", bits=4, symmetric=not asked.affine)
         written = write_gguf(folder / "checkpoint", folder)
         print(
-            f"{written.types}, {written.bits_before:.2f} → {written.bits_after:.2f} bits a weight, exact: {written.exact}"
+            f"{written.types}, {written.bits_before:.2f} → {written.bits_after:.2f} bits per weight, exact: {written.exact}"
         )
         readers = {
             "original": in_transformers(laaciq.reference.path()),

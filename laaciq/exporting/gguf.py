@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 from transformers import AutoConfig, AutoTokenizer
 
 from laaciq.errors import BadOption
@@ -28,27 +28,21 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")
 _HEAD = "lm_head.weight"
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+@dataclass(frozen=True)
+class GgufTensor:
+    """One matrix: its block type, and bits per weight in the checkpoint and in the file, everything counted.
 
-
-class GgufTensor(_Result):
-    """How one tensor is carried: its block type, and bits per weight in the checkpoint and in the file, everything counted.
-
-    `error` is the largest difference from what the checkpoint means, over the tensor's largest weight; 0 is exact. It is measured on what the
-    gguf library reads out of the bytes. `folded` says what had no place in blocks, so that weights are written out in 16 bits; `left_out` what
-    the file lacks.
+    `error` is the largest difference from the checkpoint's weights, relative to the largest weight; 0 is exact. It is measured on what the gguf
+    library reads from the file. `folded` is the reason if blocks cannot hold the matrix, so that it is written in 16 bits.
     """
 
     name: str
-    gguf_name: str
     type: str
     weights: int
     bits_before: float
     bits_after: float
     error: float
     folded: str | None = None
-    left_out: str | None = None
 
     @property
     def exact(self) -> bool:
@@ -56,16 +50,15 @@ class GgufTensor(_Result):
 
     @property
     def widened(self) -> bool:
-        """Does it take more than in the checkpoint, with nothing folded?"""
+        """Is it larger than in the checkpoint, without being folded?"""
         return self.folded is None and self.bits_after > self.bits_before
 
 
-class GgufExport(_Result):
-    """What was written. `tensors` has the matrices; vectors are in 32 bits, exactly. `for_transformers` is false where llama.cpp alone
-    computes what the file says."""
+@dataclass(frozen=True)
+class GgufExport:
+    """What was written: the matrices in `tensors`; vectors are exact, in 32 bits. `for_transformers` is False if only llama.cpp computes what
+    the file describes."""
 
-    file: str
-    architecture: str
     for_transformers: bool
     tensors: list[GgufTensor]
 
@@ -76,16 +69,21 @@ class GgufExport(_Result):
 
     @property
     def exact(self) -> bool:
-        """Does every weight mean what it means in the checkpoint?"""
+        """Does every weight equal that of the checkpoint?"""
         return all(tensor.exact for tensor in self.tensors)
 
     @property
     def bits_before(self) -> float:
-        return _mean([(t.bits_before, t.weights) for t in self.tensors])
+        return self._mean([tensor.bits_before for tensor in self.tensors])
 
     @property
     def bits_after(self) -> float:
-        return _mean([(t.bits_after, t.weights) for t in self.tensors])
+        return self._mean([tensor.bits_after for tensor in self.tensors])
+
+    def _mean(self, bits: list[float]) -> float:
+        """Over all weights."""
+        counts = [tensor.weights for tensor in self.tensors]
+        return sum(size * count for size, count in zip(bits, counts, strict=True)) / sum(counts)
 
 
 def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
@@ -114,16 +112,14 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
             if isinstance(stored, torch.Tensor) and stored.ndim == 1:
                 writer.add_tensor(translate(name), stored.float().numpy())
                 continue
-            blocks, report = _carry(stored, rows)
+            blocks, tensor = _carry(name, stored, rows)
             writer.add_tensor(translate(name), blocks.data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
-            carried.append(GgufTensor(name=name, gguf_name=translate(name), type=blocks.type, **report))
-    return GgufExport(
-        file=str(out / FILE), architecture=architecture.name, for_transformers=factors is None, tensors=carried
-    )
+            carried.append(tensor)
+    return GgufExport(for_transformers=factors is None, tensors=carried)
 
 
-def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, dict[str, Any]]:
-    """A matrix, its rows in GGUF's order, in the type that holds it, and what there is to report of that."""
+def _carry(name: str, stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, GgufTensor]:
+    """A matrix with its rows in GGUF's order, in the type that holds it."""
     gguf = import_gguf()
     plan = None if isinstance(stored, torch.Tensor) else stored.plan
     weights = stored.float() if isinstance(stored, torch.Tensor) else stored.weights()
@@ -132,14 +128,15 @@ def _carry(stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blo
     blocks = coded if isinstance(coded, Blocks) else to_16bit_blocks(weights.numpy())
     read = gguf.quants.dequantize(blocks.data, gguf.GGMLQuantizationType[blocks.type])
     error = np.abs(read - weights.numpy()).max() / max(weights.abs().max().item(), 1e-30)
-    return blocks, {
-        "weights": weights.numel(),
-        "bits_before": plan.stored_bits / plan.weights if plan else float(FULL_BITS),
-        "bits_after": 8 * blocks.data.nbytes / weights.numel(),
-        "error": float(error),
-        "folded": coded if isinstance(coded, str) else None,
-        "left_out": f"scales of {plan.tables} clusters of languages" if plan and plan.tables else None,
-    }
+    return blocks, GgufTensor(
+        name=name,
+        type=blocks.type,
+        weights=weights.numel(),
+        bits_before=plan.stored_bits / plan.weights if plan else float(FULL_BITS),
+        bits_after=8 * blocks.data.nbytes / weights.numel(),
+        error=float(error),
+        folded=coded if isinstance(coded, str) else None,
+    )
 
 
 def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
@@ -147,10 +144,6 @@ def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
     if (addition := beside_codes(stored.plan)) is not None:
         return addition
     return to_blocks((stored if rows is None else stored.reordered(rows)).quantized, stored.plan)
-
-
-def _mean(shares: list[tuple[float, int]]) -> float:
-    return sum(value * count for value, count in shares) / sum(count for _, count in shares)
 
 
 def exported_architecture(config: Any) -> GgufArchitecture:
