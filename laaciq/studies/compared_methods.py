@@ -76,4 +76,4 @@ def _size(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BadOption(f"{name!r} has no size: give bits a weight, such as 'planned@4.125'") from None
+        raise BadOption(f"{name!r} has no size: give bits per weight, such as 'planned@4.125'") from None
