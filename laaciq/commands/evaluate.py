@@ -34,6 +34,7 @@ def evaluate(
     Options as in `EvaluateOptions`. With `out`, measurements are kept there, and `evaluation.json`, `report.html` and `report.md` are written.
     """
     chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
+    folder = find_model(chosen.checkpoint)
     session = Session.open(
         chosen.against,
         chosen.texts,
@@ -52,7 +53,6 @@ def evaluate(
         f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
         [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
     )
-    folder = find_model(checkpoint)
     quantized = load(folder, device=device)
     _require_same_tokens(session.original, quantized)
     candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
