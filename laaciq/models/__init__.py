@@ -1,4 +1,4 @@
-"""Models: where they lie, loading them, and the parts that they are made of."""
+"""Models: finding their files, loading them, and the parts that they consist of."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""The parts of a transformers model: blocks, linear layers and token matrices, found and not tabulated by architecture.
+"""The parts of a transformers model: blocks, linear layers and token matrices, detected without a table of architectures.
 
 A *block* is an element of an outermost `ModuleList` whose elements hold linear layers. A *linear layer* is an `nn.Linear` or GPT-2's
-`Conv1D`, whose weight is stored transposed; both are seen as a matrix of shape (outputs, inputs).
+`Conv1D`, whose weight is stored transposed; both are presented as a matrix of shape (outputs, inputs).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Component = Literal["attention", "feed-forward"]
 class LinearLayer:
     """A linear layer inside a block. `name` is its weight tensor's, as in the checkpoint; `block` counts from 0.
 
-    It belongs to `attention` if it lies within a module whose class says so, else to the feed-forward part.
+    It belongs to `attention` if it lies within a module whose class name contains that word, else to the feed-forward part.
     """
 
     name: str
@@ -47,9 +47,9 @@ class LinearLayer:
 
 @dataclass(frozen=True)
 class TokenMatrix:
-    """A matrix outside the blocks with a row for every token: an embedding table, the head, or both where they are tied.
+    """A matrix outside the blocks with a row per token: an embedding table, the head, or both where they are tied.
 
-    `name` is its tensor's, `used_by` names all modules that share it, `obstacle` says what keeps it from being quantized, if anything.
+    `name` is its tensor's, `used_by` names all modules that share it, `obstacle` is the reason why it cannot be quantized, if there is one.
     """
 
     name: str
@@ -88,9 +88,8 @@ class Anatomy:
 
     @property
     def matrices(self) -> dict[str, torch.Tensor]:
-        """All that can be quantized, by name, as (outputs, inputs)."""
-        found = {linear.name: linear.matrix for linear in self.linears}
-        return found | {own.name: own.matrix for own in self.token_matrices}
+        """All matrices that can be quantized, by name, as (outputs, inputs)."""
+        return {layer.name: layer.matrix for layer in (*self.linears, *self.token_matrices)}
 
     def parameter_count(self, role: Role | None = None) -> int:
         return sum(part.count for part in self.tensors if role is None or part.role == role)
@@ -130,18 +129,18 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def _find_blocks(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    found: list[tuple[str, nn.Module]] = []
+    blocks: list[tuple[str, nn.Module]] = []
     for path, module in model.named_modules():
-        inside_another = any(path.startswith(f"{block}.") for block, _ in found)
+        inside_another = any(path.startswith(f"{block}.") for block, _ in blocks)
         if not isinstance(module, nn.ModuleList) or inside_another:
             continue
         if all(not is_linear(child) and any(map(is_linear, child.modules())) for child in module):
-            found += [(f"{path}.{index}", child) for index, child in enumerate(module)]
-    return found
+            blocks += [(f"{path}.{index}", child) for index, child in enumerate(module)]
+    return blocks
 
 
 def _token_matrices(model: nn.Module) -> Iterator[TokenMatrix]:
-    """Embedding tables with a row a token, and the head. Tables of positions or token types are small, and stay as they are."""
+    """Embedding tables with a row per token, and the head. Tables of positions or token types are small and are not quantized."""
     if not isinstance(model, PreTrainedModel):
         return
     vocabulary = model.get_input_embeddings().num_embeddings
@@ -157,12 +156,13 @@ def _token_matrices(model: nn.Module) -> Iterator[TokenMatrix]:
         obstacles = [_obstacle(path, user) for path, user in modules.items()]
         named = [name for name, p in model.named_parameters(remove_duplicate=False) if id(p) == shared]
         obstacles += [f"{name} is the same matrix" for name in named if name.removesuffix(".weight") not in modules]
-        found = next(filter(None, obstacles), None)
-        yield TokenMatrix(f"{first}.weight", module, tuple(modules), found and f"in {type(model).__name__}, {found}")
+        obstacle = next(filter(None, obstacles), None)
+        reason = obstacle and f"in {type(model).__name__}, {obstacle}"
+        yield TokenMatrix(f"{first}.weight", module, tuple(modules), reason)
 
 
 def _obstacle(path: str, module: nn.Module) -> str | None:
-    """What a module does with its matrix, other than to look rows up, and perhaps scale them, or to multiply by it."""
+    """Any use that a module makes of its matrix other than to look rows up (and scale them) or to multiply by it."""
     if isinstance(module, nn.Embedding):
         beside = [name for name in module.state_dict() if name != "weight"]
         if beside or module.max_norm is not None:

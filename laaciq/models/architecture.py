@@ -1,4 +1,4 @@
-"""The facts that models are compared by: read from the configuration where it states them, from one small forward pass where it does not."""
+"""Facts about a model's architecture: from the configuration where it states them, otherwise from one small forward pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROBE_TOKENS = 4
 
 @dataclass
 class _BlockTrace:
-    """What ran in a block: norms and innermost modules with weights, in order, with what each was given."""
+    """What ran in a block: norms and innermost modules with weights, in order, each with its input."""
 
     name: str
     module: nn.Module
@@ -58,7 +58,7 @@ def architecture_facts(model: LanguageModel) -> dict[str, object]:
 
 @torch.no_grad()
 def _trace(model: LanguageModel) -> list[_BlockTrace]:
-    """Run four tokens through the model and note what each block does."""
+    """Run four tokens through the model and record what each block does."""
     module = model.module
     traces = [_BlockTrace(name, module.get_submodule(name)) for name in model.anatomy.block_names]
     hooks = []
@@ -97,17 +97,17 @@ def _note_part(trace: _BlockTrace) -> Any:
 
 
 def _norm_position(trace: _BlockTrace) -> str:
-    found = [where for where, at in (("pre", 0), ("post", -1)) if trace.ran and _is_norm(trace.ran[at][0])]
-    if found:
-        return " and ".join(found)
+    positions = [where for where, at in (("pre", 0), ("post", -1)) if trace.ran and _is_norm(trace.ran[at][0])]
+    if positions:
+        return " and ".join(positions)
     return "inside" if any(_is_norm(module) for module, _ in trace.ran) else "none"
 
 
 def _norm(trace: _BlockTrace) -> str:
-    """The kind of the norms over the block's width; norms of single heads' queries and keys are not meant."""
-    for module, given in trace.ran:
-        if _is_norm(module) and given.shape[-1] == trace.width:
-            return _norm_kind(module, given)
+    """The kind of the norms over the block's width; norms of the queries and keys of single heads do not count."""
+    for module, inputs in trace.ran:
+        if _is_norm(module) and inputs.shape[-1] == trace.width:
+            return _norm_kind(module, inputs)
     return "none"
 
 
@@ -131,7 +131,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _positions(module: nn.Module, config: Any, traces: list[_BlockTrace]) -> str:
-    """By what is built into the model and handed to its blocks. ALiBi first: Falcon builds rotations even where it does not use them."""
+    """From the modules of the model and the arguments of its blocks. ALiBi first: Falcon builds rotations even where it does not use them."""
     named = dict(module.named_modules())
     names = " ".join(named).lower()
     classes = " ".join(type(part).__name__ for part in named.values()).lower()
@@ -152,19 +152,19 @@ def _positions(module: nn.Module, config: Any, traces: list[_BlockTrace]) -> str
 
 
 def _key_value_heads(config: Any, heads: Any) -> Any:
-    """A configuration without the word describes attention with as many key-value heads as heads, or with one (multi-query)."""
-    falcon = getattr(config, "new_decoder_architecture", False)  # which alone gives its other word this meaning
+    """A configuration without this key describes attention with as many key-value heads as heads, or with one (multi-query)."""
+    falcon = getattr(config, "new_decoder_architecture", False)  # only then does `num_kv_heads` have this meaning
     stated = _stated(config, ("num_kv_heads" if falcon else "num_key_value_heads",))
     return stated or (1 if getattr(config, "multi_query", False) else heads)
 
 
 def _last_linear_inputs(trace: _BlockTrace) -> int | None:
     """A block ends with the projection down from the feed-forward width."""
-    return next((given.shape[-1] for module, given in reversed(trace.ran) if is_linear(module)), None)
+    return next((inputs.shape[-1] for module, inputs in reversed(trace.ran) if is_linear(module)), None)
 
 
 def _activation_module(block: nn.Module) -> str | None:
-    """BLOOM states none: its `BloomGelu` is "gelu"."""
+    """For configurations that state none, such as BLOOM's: its `BloomGelu` is "gelu"."""
     for part in block.modules():
         name = type(part).__name__.lower()
         for function in ("gelu", "silu", "relu"):
@@ -173,8 +173,8 @@ def _activation_module(block: nn.Module) -> str | None:
     return None
 
 
-def _stated(config: Any, words: tuple[str, ...]) -> Any:
-    return next((value for word in words if (value := getattr(config, word, None)) is not None), None)
+def _stated(config: Any, keys: tuple[str, ...]) -> Any:
+    return next((value for key in keys if (value := getattr(config, key, None)) is not None), None)
 
 
 def _tied(module: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Where a model lies: a folder, a GGUF file, a hub name, or `reference`, always resolved to files on this machine."""
+"""The files of a model: a folder, a GGUF file, a hub name or `reference`, resolved to files on this machine."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from laaciq.errors import BrokenModel
 from laaciq.options import REFERENCE
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "README.md"]
-# Files up to this size are hashed whole; of larger ones the ends, the size and the time of change.
+# Files up to this size are hashed whole; of larger ones the ends, the size and the modification time.
 _HASHED_WHOLE = 64 * 2**20
 _HASHED_END = 2**20
-# Pages of a mapped file count as ours until it is closed: it is opened anew after this many bytes.
+# Pages of a mapped file count as ours until it is closed: it is reopened after this many bytes.
 _MAPPED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model on this machine. `name` is what the user called it; `gguf_file` is set for GGUF input."""
+    """A model on this machine. `name` is the name that the user gave; `gguf_file` is set for GGUF input."""
 
     name: str
     path: Path
@@ -52,11 +52,13 @@ class ModelFolder:
 
     @property
     def quantization(self) -> dict[str, Any] | None:
-        """What config.json says of how the weights are quantized; None where they are not, and for GGUF."""
-        found = None if self.gguf_file else _read_json(self.path / "config.json").get("quantization_config")
-        if found is not None and not isinstance(found, dict):
-            raise BrokenModel(f"{self.path / 'config.json'} has a quantization_config that is no table: copy it again")
-        return found
+        """`quantization_config` of config.json; None if the weights are not quantized, and for GGUF."""
+        settings = None if self.gguf_file else _read_json(self.path / "config.json").get("quantization_config")
+        if settings is not None and not isinstance(settings, dict):
+            raise BrokenModel(
+                f"{self.path / 'config.json'} has a quantization_config that is no JSON object: copy it again"
+            )
+        return settings
 
     @property
     def fingerprint(self) -> str:
@@ -69,7 +71,7 @@ class ModelFolder:
 
 
 def find_model(source: str | Path) -> ModelFolder:
-    """Resolve what the user called a model; downloads only for a hub name that is not here yet."""
+    """Resolve the name of a model to its files; downloads only a hub model that is not on this machine yet."""
     name = str(source)
     if name == REFERENCE:
         return ModelFolder(name, reference.path())
@@ -112,11 +114,11 @@ def tensor_files(folder: ModelFolder) -> dict[str, Path]:
 
 def read_tensors(where: Mapping[str, Path], names: Iterable[str]) -> dict[str, torch.Tensor]:
     """Some tensors by name, mapped and not copied."""
-    found = {}
+    tensors = {}
     for name in names:
         with _opened(where[name]) as file:
-            found[name] = file.get_tensor(name)
-    return found
+            tensors[name] = file.get_tensor(name)
+    return tensors
 
 
 @contextmanager
@@ -138,7 +140,9 @@ def _download(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).split("\n")[0]
-        raise BrokenModel(f"no model {name!r}: it is no folder here, and the hub gave nothing ({reason})") from None
+        raise BrokenModel(
+            f"no model {name!r}: there is no such folder, and the download from the hub failed ({reason})"
+        ) from None
 
 
 def _read_json(path: Path) -> dict:

@@ -1,4 +1,4 @@
-"""What GGUF says of a model's architecture: the names of its tensors, the order of their rows, and the numbers that a runtime needs."""
+"""A model's architecture in GGUF: the names of its tensors, the order of their rows, and the numbers that a runtime needs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox", "mistral": "llam
 
 @dataclass(frozen=True)
 class GgufArchitecture:
-    """Of one model, by its configuration in transformers."""
+    """The GGUF view of one model, from its configuration in transformers."""
 
     config: Any
 
     @property
     def name(self) -> str:
-        """What GGUF calls it."""
+        """The architecture's name in GGUF."""
         return _OTHER_NAMES.get(self.config.model_type, self.config.model_type)
 
     @property
@@ -47,7 +47,7 @@ class GgufArchitecture:
     def rotary_factors(self) -> torch.Tensor | None:
         """What llama.cpp divides the frequencies of rotary embeddings by, where they are scaled as in Llama 3.1; None where they are not.
 
-        transformers does not read them: to it, such a file is a model without scaling.
+        transformers does not read them and takes such a file as a model without scaling.
         """
         if self.config.rope_parameters.get("rope_type", "default") == "default":
             return None

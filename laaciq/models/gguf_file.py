@@ -21,7 +21,7 @@ def import_gguf() -> Any:
 
 @contextmanager
 def gguf_file(path: Path, architecture: str) -> Iterator[Any]:
-    """A `gguf.GGUFWriter` to give keys and tensors to; the file is at `path` when the block ends without an error.
+    """A `gguf.GGUFWriter` that takes keys and tensors; the file is at `path` when the block ends without an error.
 
     Tensors wait in a temporary file until all are known, since the file begins with a table of them.
     """

@@ -69,10 +69,10 @@ def load(
     trust_remote_code: bool = False,
     form: ForeignFormat | None = None,
 ) -> LanguageModel:
-    """Load model and tokenizer. Without a `dtype`, computing is in float32 on a CPU, elsewhere in the type of the checkpoint.
+    """Load model and tokenizer. Without a `dtype`, the model computes in float32 on a CPU, elsewhere in the type of the checkpoint.
 
-    What another library quantized comes as a plain model with the weights that its codes mean; `form` reads them, by default the one that
-    config.json names.
+    A checkpoint that another library quantized becomes a plain model with dequantized weights. `form` reads them; by default it is the
+    format that config.json names.
     """
     place = pick_device(device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **_gguf(folder)}
@@ -84,13 +84,13 @@ def load(
         try:
             config = AutoConfig.from_pretrained(folder.path, **options)
             kind = _kind(config)
-            own = torch.float32 if place.type == "cpu" else "auto"
+            default = torch.float32 if place.type == "cpu" else "auto"
             if form is None:
                 module, info = _AUTO_CLASS[kind].from_pretrained(
-                    folder.path, dtype=dtype or own, output_loading_info=True, **options
+                    folder.path, dtype=dtype or default, output_loading_info=True, **options
                 )
             else:
-                module, info = _dequantized(folder, form, config, dtype or own, trust_remote_code=trust_remote_code)
+                module, info = _dequantized(folder, form, config, dtype or default, trust_remote_code=trust_remote_code)
             tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
         except BrokenModel:
             raise
@@ -111,10 +111,10 @@ def load(
 def _dequantized(
     folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
 ) -> tuple[Any, dict[str, Any]]:
-    """The model as if it had never been quantized, and transformers' account of what it found."""
+    """The model with dequantized weights, and transformers' loading report."""
     if not isinstance(dtype, torch.dtype):
         dtype = config.dtype or torch.float16
-    # The weights are given: nothing may be looked for in files.
+    # The weights are passed in: transformers must not look for files.
     for name in ("quantization_config", "transformers_weights"):
         if hasattr(config, name):
             delattr(config, name)
@@ -131,7 +131,7 @@ def _dequantized(
 
 
 def outline(folder: ModelFolder) -> tuple[Kind, Anatomy]:
-    """Kind and anatomy of a model, from its configuration alone: no weights are read, its tensors hold nothing."""
+    """Kind and anatomy of a model, from its configuration alone: no weights are read."""
     kind, module = _without_weights(folder)
     return kind, dissect(module)
 
@@ -183,7 +183,7 @@ def check_finite(module: torch.nn.Module, name: str) -> None:
 
 
 def _kind(config: Any) -> Kind:
-    """From the class that wrote the checkpoint; by model type where it does not say (GGUF)."""
+    """From the class that wrote the checkpoint; from the model type where the class is not stated (GGUF)."""
     if getattr(config, "is_encoder_decoder", False):
         return "encoder-decoder"
     written_by = " ".join(config.architectures or [])
@@ -200,7 +200,7 @@ def _kind(config: Any) -> Kind:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """transformers reports on standard error what we report better; its bars would break ours."""
+    """Silence transformers' warnings and progress bars: we report the same ourselves, and its bars would break ours."""
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

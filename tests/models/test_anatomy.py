@@ -33,8 +33,8 @@ def test_components_are_told_apart(architecture, tmp_path):
     """Two or three linear layers of each block are the feed-forward part, all others attention."""
     anatomy = load(find_model(save_tiny(architecture, tmp_path))).anatomy
     for block in range(len(anatomy.block_names)):
-        own = [linear.component for linear in anatomy.linears if linear.block == block]
-        assert own.count("feed-forward") == (2 if architecture in LINEARS_PER_BLOCK else 3)
+        components = [linear.component for linear in anatomy.linears if linear.block == block]
+        assert components.count("feed-forward") == (2 if architecture in LINEARS_PER_BLOCK else 3)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -61,17 +61,17 @@ def test_token_matrices_are_found_once_with_all_that_use_them(architecture, tmp_
     }
     untied = [("gpt_neox.embed_in" if architecture == "gpt_neox" else "model.embed_tokens",), ("lm_head",)]
     model = load(find_model(save_tiny(architecture, tmp_path)))
-    found = model.anatomy.token_matrices
-    assert [matrix.used_by for matrix in found] == ([tied[architecture]] if architecture in tied else untied)
+    matrices = model.anatomy.token_matrices
+    assert [matrix.used_by for matrix in matrices] == ([tied[architecture]] if architecture in tied else untied)
     roles = {part.name: part.role for part in model.anatomy.tensors}
-    for matrix in found:
+    for matrix in matrices:
         assert roles[matrix.name] in ("embedding", "head")
         assert matrix.matrix is model.module.get_parameter(matrix.name)
         assert matrix.obstacle is None
 
 
 class Shifted(nn.Embedding):
-    """Looks rows up and adds something of its own."""
+    """Looks rows up and adds a constant."""
 
     def __init__(self, rows, width):
         super().__init__(rows, width)
@@ -88,7 +88,7 @@ def tied_to_another(module):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "obstacle_text"),
     [
         (lambda m: setattr(m.model, "embed_tokens", Shifted(400, 32)), "model.embed_tokens also has shift"),
         (lambda m: setattr(m.model.embed_tokens, "max_norm", 1.0), "changes its rows as it looks them up"),
@@ -96,13 +96,13 @@ def tied_to_another(module):
         (tied_to_another, "model.norm.table is the same matrix"),
     ],
 )
-def test_what_keeps_a_token_matrix_from_being_quantized(tmp_path, change, says):
+def test_what_keeps_a_token_matrix_from_being_quantized(tmp_path, change, obstacle_text):
     module = load(find_model(save_tiny("llama", tmp_path))).module
     change(module)
     anatomy = dissect(module)
     (obstacle,) = filter(None, (matrix.obstacle for matrix in anatomy.token_matrices))
     assert obstacle.startswith("in LlamaForCausalLM, ")
-    assert says in obstacle
+    assert obstacle_text in obstacle
     with pytest.raises(BadOption, match=r"in LlamaForCausalLM, .*: leave out --embedding-bits"):
         make_plans(anatomy, WeightOptions(embedding_bits=4))
 

@@ -1,4 +1,4 @@
-"""Facts known from the architectures' papers, found on tiny models of them."""
+"""Facts known from the architectures' papers, detected on tiny models of them."""
 
 import pytest
 import torch

@@ -29,7 +29,7 @@ def test_a_missing_folder(name):
 
 
 def test_a_hub_name_that_cannot_be_reached():
-    with pytest.raises(BrokenModel, match="the hub gave nothing"):
+    with pytest.raises(BrokenModel, match="the download from the hub failed"):
         find_model("nobody/nothing-here")
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that other libraries quantized, read without them: one file for each format, from stored tensors to weights."""
+"""Checkpoints quantized by other libraries, read without those libraries: one file per format, from stored tensors to weights."""
 
 from laaciq.models.foreign.reader import ForeignFormat, find_format, missing_library, read_weights
 

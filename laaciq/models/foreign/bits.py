@@ -10,7 +10,7 @@ WORD = 32
 
 
 def packed_words(count: int, bits: int) -> int:
-    """Words that so many codes take."""
+    """Number of words for `count` codes."""
     return math.ceil(count * bits / WORD)
 
 

@@ -12,11 +12,11 @@ from laaciq.errors import BrokenModel
 from laaciq.models.foreign.parts import REMEDY, Parts
 
 _STATES = ("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4")
-_INT8_NOTE = "LLM.int8() also rounds activations as it runs: what is measured are its weights alone"
+_INT8_NOTE = "LLM.int8() also rounds activations as it runs: only its weights are measured"
 
 
 class BitsAndBytes:
-    """Every layer says itself how it is stored; the settings are needed for nothing but a word to the user."""
+    """Every layer stores a description of its format; the settings only decide about the note for the user."""
 
     quantized_parts: tuple[str, ...] = (
         *("weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map", *_STATES),
@@ -49,10 +49,10 @@ def _four_bits(parts: Parts) -> torch.Tensor:
     if not all(isinstance(size, int) and size > 0 for size in sizes):
         raise BrokenModel(f"{parts.layer} has shape {shape} and blocks of {block} in its quant_state: {REMEDY}")
     count = shape[0] * shape[1]
-    # Sharded training wants the bytes under the name of a floating type.
+    # Sharded training stores the bytes as a floating type.
     stored = parts.take("weight").contiguous().view(torch.uint8).flatten()
     if len(stored) != -(-count // 2):
-        raise BrokenModel(f"{parts.layer}.weight has {len(stored)} bytes, its shape means {-(-count // 2)}: {REMEDY}")
+        raise BrokenModel(f"{parts.layer}.weight has {len(stored)} bytes, its shape needs {-(-count // 2)}: {REMEDY}")
     table = parts.numbers("weight.quant_map", (16,))
     absmax = _absmax(parts, state, -(-count // block))
     # The high half of a byte comes first.
@@ -74,7 +74,7 @@ def _absmax(parts: Parts, state: Mapping[str, Any], blocks: int) -> torch.Tensor
 
 
 def _state(parts: Parts) -> dict[str, Any]:
-    """What is no tensor, as JSON in a tensor of bytes."""
+    """The settings of the layer, stored as JSON in a tensor of bytes."""
     name = next((name for name in _STATES if name in parts), _STATES[0])
     stored = parts.integers(name, (None,), torch.uint8)
     try:

@@ -14,16 +14,14 @@ from laaciq.models.foreign.parts import REMEDY, Parts, matches, setting
 
 _FORMATS = ("pack-quantized", "int-quantized", "naive-quantized", "float-quantized")
 _REGEX = "re:"
-_ACTIVATIONS_NOTE = (
-    "the checkpoint also asks for activations to be rounded as it runs: what is measured are its weights alone"
-)
+_ACTIVATIONS_NOTE = "the checkpoint also rounds activations as it runs: only its weights are measured"
 
 
 class CompressedTensors:
     """W[o, i] = s·(q[o, i] − z), s and z those of the tensor, of the output, of the output's group of inputs, or of a block of both.
 
-    Each of the `config_groups` has `targets`: layers' names, patterns, or classes. Of several that match, a name goes before a pattern, and
-    a pattern before a class. Layers that `ignore` names have a plain weight, and nothing of them comes here.
+    Each of the `config_groups` has `targets`: layers' names, patterns, or classes. Of several that match, a name has precedence over a pattern,
+    and a pattern over a class. Layers that `ignore` names have a plain weight and are not read here.
     """
 
     quantized_parts: tuple[str, ...] = (
@@ -120,5 +118,5 @@ def _zero_points(parts: Parts, grid: Mapping[str, Any], shape: tuple[int, int]) 
 def _table(parts: Parts, name: str, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     """As (rows, groups): sizes of 1 are not always written."""
     if [size for size in values.shape if size != 1] != [size for size in shape if size != 1]:
-        parts.take(name, shape)  # tells what is wrong
+        parts.take(name, shape)  # raises the error that names both shapes
     return values.reshape(shape)

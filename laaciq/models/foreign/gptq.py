@@ -1,4 +1,4 @@
-"""GPTQ checkpoints, as GPTQModel and AutoGPTQ write them: inputs packed down the rows, groups by `g_idx` where activations set the order."""
+"""GPTQ checkpoints, as GPTQModel and AutoGPTQ write them: inputs packed along the columns, groups by `g_idx` where activations order them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BITS = (2, 3, 4, 8)
 class Gptq:
     """W[o, i] = s[g, o]·(q[i, o] − z[g, o]), where g is input i's group.
 
-    The first version of the format stores z − 1, the second (`gptq_v2`) z. The table `dynamic` gives single layers other bits and group sizes,
-    the first pattern that matches counts; layers that are not quantized have a plain weight, and nothing of them comes here.
+    The first version of the format stores z − 1, the second (`gptq_v2`) z. The table `dynamic` gives single layers other bits and group sizes
+    by the first pattern that matches. Layers that are not quantized have a plain weight and are not read here.
     """
 
     quantized_parts: tuple[str, ...] = ("qweight", "qzeros", "scales", "g_idx")

@@ -1,4 +1,4 @@
-"""The tensors that a checkpoint stores of one layer, checked as they are taken; and its settings, likewise."""
+"""The stored tensors of one layer, and the settings of a checkpoint, both checked when they are read."""
 
 from __future__ import annotations
 
@@ -58,11 +58,12 @@ class Parts:
         tensor = self.tensors[name]
         stored = tuple(tensor.shape)
         if shape is not None and (
-            len(stored) != len(shape) or any(want not in (None, got) for want, got in zip(shape, stored, strict=True))
+            len(stored) != len(shape)
+            or any(size not in (None, actual) for size, actual in zip(shape, stored, strict=True))
         ):
-            wanted = "×".join("any" if size is None else str(size) for size in shape)
+            expected = "×".join("any" if size is None else str(size) for size in shape)
             raise BrokenModel(
-                f"{self.layer}.{name} has shape {'×'.join(map(str, stored))}, its settings mean {wanted}: {REMEDY}"
+                f"{self.layer}.{name} has shape {'×'.join(map(str, stored))}, its settings need {expected}: {REMEDY}"
             )
         return tensor
 

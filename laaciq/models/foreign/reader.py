@@ -17,7 +17,7 @@ from laaciq.models.foreign.compressed_tensors import CompressedTensors
 from laaciq.models.foreign.gptq import Gptq
 from laaciq.models.foreign.parts import REMEDY, Parts
 
-# What transformers needs for the methods that it knows and we do not read ourselves, where the package is called otherwise.
+# What transformers needs for the methods that it knows and we do not read ourselves, where the package has another name.
 _LIBRARIES = {
     "quanto": "optimum-quanto",
     "higgs": "flute-kernel",
@@ -31,8 +31,8 @@ _LIBRARIES = {
 class ForeignFormat(Protocol):
     """How one library stores a quantized layer: in tensors named by the layer and one of `quantized_parts` or `shared_parts`.
 
-    Only quantized layers have `quantized_parts`. Other layers have `shared_parts` too. `notes` is what the user must know about measuring the
-    weights alone.
+    Only quantized layers have `quantized_parts`. Other layers have `shared_parts` too. `notes` tell the user what
+    measuring the weights alone leaves out.
     """
 
     quantized_parts: tuple[str, ...]
@@ -46,7 +46,7 @@ def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
     """By the `quantization_config` of config.json; None for no quantization, a checkpoint of ours, or one that transformers reads."""
     if settings is None:
         return None
-    # The first checkpoints of bitsandbytes did not say whose they were.
+    # The first checkpoints of bitsandbytes named no method.
     is_bitsandbytes = bool(settings.get("load_in_4bit") or settings.get("load_in_8bit"))
     match settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None):
         case "gptq":
@@ -61,7 +61,7 @@ def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
 
 
 def missing_library(settings: Mapping[str, Any] | None) -> str:
-    """A hint for the message that a model does not load: what transformers would need for a format that we do not read."""
+    """A hint for the error that a model does not load: the library that transformers needs for a format that we do not read."""
     method = (settings or {}).get("quant_method")
     if not isinstance(method, str):
         return ""
@@ -71,9 +71,9 @@ def missing_library(settings: Mapping[str, Any] | None) -> str:
 def read_weights(
     folder: ModelFolder, form: ForeignFormat, skeleton: nn.Module, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
-    """All tensors under the names that a model that was never quantized would have. `skeleton` is that model, without memory for weights.
+    """All tensors, dequantized, under the names of a model that was never quantized. `skeleton` is that model, without memory for weights.
 
-    Scales lie far from their codes in a file: what belongs to a layer is fetched together, so that one layer at a time is in memory twice.
+    Scales lie far from their codes in a file. The tensors of one layer are read together, so that only one layer at a time is in memory twice.
     """
     where = tensor_files(folder)
     plain: dict[str, torch.Tensor] = {}
@@ -122,7 +122,7 @@ def _fitting(weights: torch.Tensor, module: nn.Module | None, layer: str) -> tor
     weights = weights.t() if isinstance(module, Conv1D) else weights
     expected = module.get_parameter("weight").shape
     if weights.shape != expected:
-        raise BrokenModel(f"{layer} unpacks to {tuple(weights.shape)}, the model wants {tuple(expected)}: {REMEDY}")
+        raise BrokenModel(f"{layer} unpacks to {tuple(weights.shape)}, the model needs {tuple(expected)}: {REMEDY}")
     return weights
 
 

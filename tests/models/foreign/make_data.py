@@ -1,4 +1,4 @@
-"""Makes `data/`: tiny checkpoints written by the libraries themselves, each with the logits that its library's own weights give.
+"""Makes `data/`: tiny checkpoints written by the libraries themselves, each with the logits of that library's weights.
 
 Run from the repository's root, one name after the other, each in an environment that has what it names:
 
@@ -9,7 +9,7 @@ Run from the repository's root, one name after the other, each in an environment
     python tests/models/foreign/make_data.py awq-weights FOLDER          # gptqmodel 7.6.0, transformers 5.22.2
     python tests/models/foreign/make_data.py gptq FOLDER                 # the same
 
-Expected logits are those of the float32 model whose linear layers hold what the library's own dequantization returns. The library's own
+Expected logits are those of the float32 model whose linear layers hold what the library's dequantization returns. The library's
 forward pass may compute in 16 bits or round activations too: how far it is from these logits is printed, and nothing else.
 """
 
@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 
 DATA = Path(__file__).parent / "data"
 TOKENS = torch.arange(5, 45)[None]
-# Two groups of inputs in every layer, and rows of whole blocks of 64: bitsandbytes' own dequantization on a CPU is wrong for others.
+# Two groups of inputs in every layer, and rows of whole blocks of 64: bitsandbytes' dequantization on a CPU is wrong for others.
 # Few tokens and tied embeddings, because these would be most of the size.
 SHAPE = {
     "vocab_size": 64,
@@ -71,7 +71,7 @@ def write(name: str, saved: Path, original: Path, weights: dict[str, torch.Tenso
         target.copy_(matrix)
     expected = model(TOKENS).logits[0]
     far = (logits[0].float() - expected).abs().max() / expected.abs().max()
-    print(f"{name}: {len(weights)} layers; the library's own pass is within {far:.1e} of these logits")  # noqa: T201
+    print(f"{name}: {len(weights)} layers; the library's pass is within {far:.1e} of these logits")  # noqa: T201
     target_folder = DATA / name
     shutil.rmtree(target_folder, ignore_errors=True)
     target_folder.mkdir(parents=True)
@@ -183,7 +183,7 @@ def awq_weights(folder: Path) -> None:
     from gptqmodel.nn_modules.qlinear.torch_awq import AwqTorchLinear
     from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
 
-    saved = next((folder / "awq").iterdir())  # AutoRound puts a folder of its own into the one that it is given
+    saved = next((folder / "awq").iterdir())  # AutoRound creates a folder inside the given one
     model = GPTQModel.load(str(saved), backend=BACKEND.AWQ_TORCH, device="cpu", dtype=torch.float16).model
     layers = quantized_layers(model, lambda m: isinstance(m, AwqTorchLinear))
     with torch.no_grad():
@@ -204,14 +204,14 @@ def gptq(folder: Path) -> None:
         r"+:.*\.up_proj$": {"bits": 3, "group_size": 32},
         r"-:.*\.down_proj$": {},
     }
-    for name, original, own in (
+    for name, original, settings in (
         ("gptq-v1-act-order", "qwen2", {"bits": 4, "group_size": 16, "desc_act": True, "sym": True, "dynamic": mixed}),
         ("gptq-v1-affine", "llama-text", {"bits": 4, "group_size": 32, "sym": False}),
         ("gptq-v2", "llama", {"bits": 2, "group_size": -1, "sym": False, "act_group_aware": False}),
         ("gptq-gpt2", "gpt2", {"bits": 4, "group_size": 32, "sym": True}),
     ):
         form = "gptq_v2" if name == "gptq-v2" else "gptq"
-        config = QuantizeConfig(**{"desc_act": False, **own}, format=form, offload_to_disk=False)
+        config = QuantizeConfig(**{"desc_act": False, **settings}, format=form, offload_to_disk=False)
         model = GPTQModel.load(str(folder / original), config, device="cpu")
         model.quantize(texts, batch_size=4, backend=BACKEND.TORCH)
         model.save(str(folder / name))

@@ -1,4 +1,4 @@
-"""GGUF goes through transformers: what is asked here is that a file of quantized blocks comes as a plain model with their weights."""
+"""transformers reads GGUF: a file of quantized blocks must become a plain model with the dequantized weights."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.tiny import save_tiny
 
 
 def write_gguf(model, path, block):
-    """Quantize all matrices by the gguf package's own quantizer, and put into `model` what they then mean."""
+    """Quantize all matrices by the gguf package's quantizer, and put the dequantized weights into `model`."""
     config, tokenizer = model.module.config, model.tokenizer
     architecture = GgufArchitecture(config)
     translate = tensor_names(config.model_type, config.num_hidden_layers)
@@ -49,10 +49,10 @@ def test_quantized_blocks_load_as_the_weights_that_they_mean(block, tmp_path):
     original = model.module(tokens).logits
     write_gguf(model, tmp_path / "model.gguf", block)
     loaded = load(find_model(tmp_path / "model.gguf"), device="cpu")
-    expected, found = model.module(tokens).logits, loaded.module(tokens).logits
+    expected, logits = model.module(tokens).logits, loaded.module(tokens).logits
     assert not torch.allclose(expected, original, rtol=1e-3)
     # The same weights in float32, summed in the same order.
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
     assert [linear.shape for linear in loaded.anatomy.linears] == [linear.shape for linear in model.anatomy.linears]
     text = "Habari ya asubuhi, \u0928\u092e\u0938\u094d\u0924\u0947 123"
     assert loaded.tokenizer(text)["input_ids"] == model.tokenizer(text)["input_ids"]
