@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.options import BUILTIN
-from laaciq.report.wording import number, percent_estimate
+from laaciq.report.numbers import number, percent_estimate
 
 TAGS = ["laaciq", "quantized", "multilingual"]
 # The hub has no task for encoder-decoders any more.
