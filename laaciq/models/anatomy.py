@@ -89,7 +89,8 @@ class Anatomy:
     @property
     def matrices(self) -> dict[str, torch.Tensor]:
         """All matrices that can be quantized, by name, as (outputs, inputs)."""
-        return {layer.name: layer.matrix for layer in (*self.linears, *self.token_matrices)}
+        linears = {linear.name: linear.matrix for linear in self.linears}
+        return linears | {table.name: table.matrix for table in self.token_matrices}
 
     def parameter_count(self, role: Role | None = None) -> int:
         return sum(part.count for part in self.tensors if role is None or part.role == role)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from huggingface_hub import ModelCardData
 
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.verdict import percent
 from laaciq.options import BUILTIN
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report import wording
 from laaciq.report.markdown import code_block, code_span, escaped, facts_list, folded, language_table, table
+from laaciq.report.numbers import ABSENT, number, percent_estimate
 from laaciq.report.storage import storage_rows
 
 _CLASSES = {
@@ -103,7 +105,7 @@ def _worst(evaluation: Evaluation) -> list[str]:
     # Languages that collapsed are named with the disparity.
     if evaluation.judged and not evaluation.summary.collapsed:
         worst = evaluation.judged[0]
-        cost = wording.ABSENT if worst.degradation is None else wording.percent_estimate(worst.degradation)
+        cost = ABSENT if worst.degradation is None else percent_estimate(worst.degradation)
         sentences.append(f"The worst-off language is {worst.name}, with D = {cost}.")
     if outside := evaluation.summary.not_served:
         names = ", ".join(evaluation[code].name for code in outside)
@@ -114,10 +116,10 @@ def _worst(evaluation: Evaluation) -> list[str]:
 def _outliers(profile: Profile) -> str:
     heaviest = max(profile.blocks, key=lambda block: block.kurtosis)
     bound = f"{profile.outlier_kurtosis:g}"
-    peak = f"block {heaviest.block} has the heaviest tails, with κ = {wording.number(heaviest.kurtosis, 2)}"
+    peak = f"block {heaviest.block} has the heaviest tails, with κ = {number(heaviest.kurtosis, 2)}"
     if not profile.outlier_blocks:
         return f"None of the {len(profile.blocks)} blocks has weights with an excess kurtosis κ above {bound}; {peak}."
-    outliers = ", ".join(f"{b.block} (κ = {wording.number(b.kurtosis)})" for b in profile.blocks if b.outlier)
+    outliers = ", ".join(f"{b.block} (κ = {number(b.kurtosis)})" for b in profile.blocks if b.outlier)
     sentence = f"Blocks whose weights have an excess kurtosis κ above {bound}: {outliers}."
     if profile.sampled:
         # A few passages per language are too few for a share of activations.
@@ -126,14 +128,14 @@ def _outliers(profile: Profile) -> str:
     least = min(profile.languages, key=lambda language: language.outlier_fraction)
     return (
         f"{sentence} Their share R̂ of a language's activations ranges from "
-        f"{wording.percent(least.outlier_fraction)} ({least.language}) to {wording.percent(most.outlier_fraction)} ({most.language})."
+        f"{percent(least.outlier_fraction)} ({least.language}) to {percent(most.outlier_fraction)} ({most.language})."
     )
 
 
 def _storage(contents: CardContents) -> list[str]:
     plan = contents.plans.first
     rows = [
-        [", ".join(row.kinds), row.stored, wording.number(row.bits_per_weight, 2)]
+        [", ".join(row.kinds), row.stored, number(row.bits_per_weight, 2)]
         for row in storage_rows(plan, [block.name for block in contents.profile.blocks])
     ]
     rest = "Everything else stays in 16 bits"
@@ -168,7 +170,7 @@ def _weights(plan: Plan) -> str:
     if len({round(weight, 6) for weight in plan.weights.values()}) == 1:
         return codes + (", weighted equally" if len(plan.weights) > 1 else "")
     shares = sorted(plan.weights.items(), key=lambda pair: -pair[1])
-    return "weighted " + ", ".join(f"{code} {wording.percent(weight)}" for code, weight in shares)
+    return "weighted " + ", ".join(f"{code} {percent(weight)}" for code, weight in shares)
 
 
 def _test(evaluation: Evaluation) -> str:

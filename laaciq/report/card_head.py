@@ -9,8 +9,9 @@ import langcodes
 from huggingface_hub import EvalResult, ModelCardData
 
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.evaluation.verdict import percent_estimate
 from laaciq.options import BUILTIN
-from laaciq.report.wording import number, percent_estimate
+from laaciq.report.numbers import number
 
 TAGS = ["laaciq", "quantized", "multilingual"]
 # The hub has no task for encoder-decoders any more.

@@ -14,10 +14,10 @@ from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
+from laaciq.report.numbers import ABSENT, bits_estimate, byte_size, number
 
 TITLE = "What quantization costs each language"
 MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "bits_per_passage": "bits per passage"}
-ABSENT = "–"
 # What is measured beside a plan, at its size.
 BASELINE = "baseline (GPTQ, calibrated on English)"
 EXPLANATION = (
@@ -41,22 +41,6 @@ class Column(NamedTuple):
     cell: Callable[[LanguageResult], str]
     measure: str | None = None
     numeric: bool = True
-
-
-def number(value: float, decimals: int = 1) -> str:
-    # z: a small loss below zero is 0.0, not -0.0.
-    return f"{value:z,.{decimals}f}" if math.isfinite(value) else ABSENT
-
-
-def bits_estimate(estimate: Estimate) -> str:
-    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
-
-
-def byte_size(size: int) -> str:
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= scale:
-            return f"{number(size / scale)} {unit}"
-    return f"{size} bytes"
 
 
 def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
@@ -139,7 +123,7 @@ def table_caption(evaluation: Evaluation) -> str:
     if rough := rough_intervals(evaluation):
         caption += f" {rough}"
     if evaluation.summary.not_served:
-        caption += " Languages that the original does not serve are last and count in no other figure."
+        caption += " Languages that the original does not serve come last and are not counted."
     return caption
 
 

@@ -10,7 +10,7 @@ from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.evaluation import Evaluation
 from laaciq.evaluation.verdict import percent
-from laaciq.report.wording import percent_estimate
+from laaciq.report.numbers import percent_estimate
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]

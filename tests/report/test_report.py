@@ -17,7 +17,8 @@ from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
 from laaciq.report.figures import VERMILION
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
-from laaciq.report.wording import baseline_sentence, number, percent_estimate
+from laaciq.report.numbers import number, percent_estimate
+from laaciq.report.wording import baseline_sentence
 
 COMMAND = "laaciq evaluate original quantized --texts builtin"
 PLAN = Plan(
