@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from huggingface_hub import ModelCardData
 
 from laaciq.evaluation.results import Evaluation
-from laaciq.evaluation.verdict import percent
+from laaciq.evaluation.verdict import percent, percent_estimate
 from laaciq.options import BUILTIN
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report import wording
 from laaciq.report.markdown import code_block, code_span, escaped, facts_list, folded, language_table, table
-from laaciq.report.numbers import ABSENT, number, percent_estimate
+from laaciq.report.numbers import ABSENT, number
 from laaciq.report.storage import storage_rows
 
 _CLASSES = {
