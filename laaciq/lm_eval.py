@@ -1,7 +1,7 @@
-"""Lets lm-evaluation-harness load our checkpoints: `import laaciq.lm_eval` registers the model `laaciq`; `laaciq lm-eval` does the same for
-the harness's command line.
+"""Our checkpoints in lm-evaluation-harness: `import laaciq.lm_eval` registers the model `laaciq`, and `laaciq lm-eval` runs the harness's
+command line with it.
 
-The harness finds models by name among those that are registered in its process.
+The harness looks models up by name among those that are registered in its process.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class LaaciqLM(HFLM):
             return
         switch = getattr(self.model, "language", None)
         if switch is None:
-            raise BadOption(f"language={language} needs a checkpoint of laaciq, and {pretrained} is none: leave it out")
+            raise BadOption(f"language={language} needs a laaciq checkpoint, and {pretrained} is none: leave it out")
         # Entered and never left: the model keeps these scales for as long as it lives.
         self._language_scales = switch(language)
         self._language_scales.__enter__()
 
 
-def command_line(words: list[str]) -> None:
+def command_line(arguments: list[str]) -> None:
     """Run the harness's command line, which reads `sys.argv`."""
-    sys.argv = ["lm-eval", *words]
+    sys.argv = ["lm-eval", *arguments]
     cli_evaluate()

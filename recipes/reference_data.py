@@ -1,7 +1,7 @@
 """Texts, tokenizer and training order of the reference model.
 
 The order of all documents over the whole training is fixed by the seed before the first step, so that any step
-can be computed without the ones before it: that is what makes training resumable.
+can be computed without the ones before it, and training can be resumed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_language(folder: Path, code: str, *, most_bytes: int) -> LanguageText:
     ends = np.cumsum([len(passage.encode()) for passage in rest])
     keep = len(rest) if most_bytes == 0 else int(np.searchsorted(ends, most_bytes, side="right"))
     if keep == 0:
-        raise SystemExit(f"no training text for {code}: {len(passages)} lines, at most {most_bytes} bytes wanted")
+        raise SystemExit(f"no training text for {code}: {len(passages)} lines, at most {most_bytes} bytes allowed")
     return LanguageText(code, rest[:keep], held_back, byte_count(passages))
 
 
@@ -117,14 +117,14 @@ def passes_by_language(documents: Documents, *, passes: float, mix_exponent: flo
 
 
 def training_order(documents: Documents, passes: np.ndarray, *, seed: int) -> np.ndarray:
-    """Document numbers in training order: every language spread evenly over the whole, each pass in a new order."""
+    """Document numbers in training order: every language is spread evenly over the training, each pass in a new order."""
     order, moments = [], []
     for index, count in enumerate(passes):
-        own = np.flatnonzero(documents.language == index)
-        draws = max(1, round(len(own) * count))
+        members = np.flatnonzero(documents.language == index)
+        draws = max(1, round(len(members) * count))
         random = np.random.default_rng([seed, index])
-        cycles = -(-draws // len(own))
-        order.append(np.concatenate([random.permutation(own) for _ in range(cycles)])[:draws])
+        cycles = -(-draws // len(members))
+        order.append(np.concatenate([random.permutation(members) for _ in range(cycles)])[:draws])
         moments.append((np.arange(draws) + random.random(draws)) / draws)
     return np.concatenate(order)[np.argsort(np.concatenate(moments), kind="stable")]
 

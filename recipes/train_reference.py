@@ -2,10 +2,10 @@
 
     python recipes/train_reference.py --texts FOLDER --out FOLDER
 
-`FOLDER` holds `<code>.txt` or `<code>.txt.xz`, one passage a line. What is trained on and how stands in
+`FOLDER` holds `<code>.txt` or `<code>.txt.xz`, one passage per line. Texts and training options are in
 `recipes/reference.toml`; `--set training.seed=1` (any key of that file) makes a variant. The out folder becomes a standard
 transformers checkpoint with `training.json` (options, log) and `languages.json` (exposure and bits per byte).
-Interrupted, the same command goes on from the last saved step. Needs torch, transformers, tokenizers and numpy only.
+After an interruption the same command resumes from the last saved step. Needs torch, transformers, tokenizers and numpy only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def parse() -> tuple[argparse.Namespace, dict]:
         key, _, value = assignment.partition("=")
         section, _, name = key.partition(".")
         if name not in recipe.get(section, {}):
-            raise SystemExit(f"unknown key {key!r}: {arguments.recipe} has none such")
+            raise SystemExit(f"unknown key {key!r}: {arguments.recipe} has no such key")
         recipe[section][name] = type(recipe[section][name])(float(value))
     return arguments, recipe
 
@@ -93,7 +93,7 @@ def learning_rate(step: int, steps: int, peak: float) -> float:
 
 
 def optimiser_of(model: LlamaForCausalLM, options: dict) -> torch.optim.AdamW:
-    """Weight decay on matrices, not on norms' gains."""
+    """Weight decay on matrices, not on the gains of norms."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     gains = [p for p in model.parameters() if p.dim() == 1]
     groups = [
@@ -106,7 +106,7 @@ def optimiser_of(model: LlamaForCausalLM, options: dict) -> torch.optim.AdamW:
 def train(
     model: LlamaForCausalLM, documents: Documents, passes: np.ndarray, options: dict, *, pad: int, state: Path
 ) -> tuple[list, np.ndarray]:
-    """Train in place; returns the log, one entry every 50 steps, and the tokens seen by language."""
+    """Train in place; returns the log, one entry every 50 steps, and the tokens trained on by language."""
     row_tokens, per_step = options["row_tokens"], options["rows_per_step"]
     order = training_order(documents, passes, seed=options["seed"])
     starts = rows_of(order, documents, row_tokens=row_tokens)
@@ -150,8 +150,8 @@ def train(
             torch.save(keep | {"seconds": spent + saved_at - began}, state.with_suffix(".part"))
             os.replace(state.with_suffix(".part"), state)
     shown = order[: starts[steps * per_step]]
-    seen = np.bincount(documents.language[shown], weights=documents.lengths[shown], minlength=len(passes))
-    return log, seen
+    exposure = np.bincount(documents.language[shown], weights=documents.lengths[shown], minlength=len(passes))
+    return log, exposure
 
 
 @torch.no_grad()
@@ -173,7 +173,7 @@ def language_table(
     tokenizer: PreTrainedTokenizerFast,
     languages: list[LanguageText],
     documents: Documents,
-    seen: np.ndarray,
+    exposure: np.ndarray,
     heldout: Path | None,
 ) -> list[dict]:
     rows = []
@@ -184,8 +184,8 @@ def language_table(
             "available_bytes": language.available_bytes,
             "training_bytes": language.training_bytes,
             "training_tokens": int(tokens[index]),
-            "exposure_tokens": int(seen[index]),
-            "passes": round(seen[index] / tokens[index], 2),
+            "exposure_tokens": int(exposure[index]),
+            "passes": round(exposure[index] / tokens[index], 2),
             "held_back_bits_per_byte": round(bits_per_byte(model, tokenizer, language.held_back), 4),
         }
         if heldout is not None:
@@ -215,21 +215,21 @@ def main() -> None:
     model = build_model(recipe["model"], tokenizer, longest=options["row_tokens"], seed=options["seed"])
     torch.nn.Module.to(model, device)
     state = arguments.out / "state.pt"
-    log, seen = train(model, documents, passes, options, pad=tokenizer.pad_token_id, state=state)
+    log, exposure = train(model, documents, passes, options, pad=tokenizer.pad_token_id, state=state)
 
     tokenizer.save_pretrained(arguments.out)
     torch.nn.Module.to(model, torch.bfloat16)
     model.save_pretrained(arguments.out, max_shard_size="12MB")
-    # Measured as it ships: rounded to 16 bits, tokenizer and weights read back from the folder, computed in 32.
-    shipped = LlamaForCausalLM.from_pretrained(arguments.out, dtype=torch.float32).eval()
-    torch.nn.Module.to(shipped, device)
+    # Measured as released: rounded to 16 bits, tokenizer and weights read back from the folder, computed in float32.
+    released = LlamaForCausalLM.from_pretrained(arguments.out, dtype=torch.float32).eval()
+    torch.nn.Module.to(released, device)
     reread = PreTrainedTokenizerFast.from_pretrained(arguments.out)
-    table = language_table(shipped, reread, languages, documents, seen, arguments.heldout)
+    table = language_table(released, reread, languages, documents, exposure, arguments.heldout)
     machine = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     training = {
         "recipe": recipe,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "tokens_seen": int(seen.sum()),
+        "tokens_seen": int(exposure.sum()),
         "machine": machine,
         "torch": torch.__version__,
         "log": log,

@@ -31,7 +31,7 @@ def harness(folder, checkpoint, task, **options):
 
     import laaciq.lm_eval  # noqa: F401
 
-    found = simple_evaluate(
+    evaluation = simple_evaluate(
         model="laaciq",
         model_args={"pretrained": str(checkpoint), "dtype": "float32", **options},
         tasks=[task],
@@ -40,7 +40,7 @@ def harness(folder, checkpoint, task, **options):
         bootstrap_iters=0,
     )
     # A group is named laaciq_KIND, a task laaciq_KIND_CODE.
-    return {name[-3:]: values for name, values in found["results"].items() if name.count("_") == 2}
+    return {name[-3:]: values for name, values in evaluation["results"].items() if name.count("_") == 2}
 
 
 @needs_harness
@@ -67,10 +67,10 @@ def test_the_language_s_own_scales_are_used(folder, tmp_path):
     shared = harness(folder, tmp_path / "small", "laaciq_bits", add_bos_token=False)
     for result in ours.languages:
         code = result.language
-        own = harness(folder, tmp_path / "small", f"laaciq_bits_{code}", add_bos_token=False, language=code)
-        found = own[code]["bits_per_byte,none"]
-        assert found == pytest.approx(result.quantized.bits_per_byte, rel=1e-5)
-        assert found != shared[code]["bits_per_byte,none"]
+        with_tables = harness(folder, tmp_path / "small", f"laaciq_bits_{code}", add_bos_token=False, language=code)
+        bits = with_tables[code]["bits_per_byte,none"]
+        assert bits == pytest.approx(result.quantized.bits_per_byte, rel=1e-5)
+        assert bits != shared[code]["bits_per_byte,none"]
 
 
 @needs_harness
@@ -80,10 +80,10 @@ def test_a_language_of_a_model_that_has_none_is_refused(folder, tmp_path):
 
 
 @needs_harness
-def test_word_order_is_told_by_a_model_that_knows_languages(folder):
-    found = harness(folder, laaciq.reference.path(), "laaciq_order")
+def test_word_order_is_judged_by_a_model_that_knows_languages(folder):
+    scores = harness(folder, laaciq.reference.path(), "laaciq_order")
     # By chance a quarter would be right; six passages a language.
-    assert sum(values["acc,none"] for values in found.values()) / len(found) > 0.5
+    assert sum(values["acc,none"] for values in scores.values()) / len(scores) > 0.5
 
 
 @needs_harness

@@ -1,1 +1,1 @@
-"""Putting text to a model: which tokens it is scored on, and how likely it finds them."""
+"""Scoring text under a model: which tokens are scored, and their likelihood."""

@@ -1,6 +1,6 @@
 """Likelihood of passages under one model, or under two side by side, with the divergence between them.
 
-Logits are never kept: a token of a model with 262,144 of them would cost 1 MB.
+Logits are never kept: with a vocabulary of 262,144 they take 1 MB per token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
-# Of one model and one batch, on a CPU and on an accelerator; decides how many tokens go through at once.
+# Bound for one model and one batch, on a CPU and on an accelerator; sets the number of tokens per batch.
 LOGITS_BYTES, ACCELERATOR_LOGITS_BYTES = 128 * 2**20, 2**31
 # Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
 COMPARED_ROWS = 64
@@ -25,7 +25,7 @@ COMPARED_ROWS = 64
 
 @dataclass(frozen=True)
 class Scores:
-    """By passage, in nats and tokens: negative log-likelihood under each model, KL(original ‖ quantized), equal top tokens."""
+    """Sums per passage, in nats and tokens: negative log-likelihood under each model, KL(original ‖ quantized), equal top tokens."""
 
     tokens: np.ndarray
     original_nll: np.ndarray
@@ -34,7 +34,7 @@ class Scores:
     agreed: np.ndarray
 
     def at(self, passages: slice) -> Scores:
-        """Of some of the passages."""
+        """The scores of some passages."""
         return Scores(*(getattr(self, field.name)[passages] for field in fields(self)))
 
 
@@ -56,7 +56,7 @@ def score(
     most_tokens: int | None = None,
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> Scores:
-    """Score the same tokens under both models. `advance` is told the scored tokens of every batch."""
+    """Score the same tokens under both models. `advance` receives the number of scored tokens of every batch."""
     return score_each(original, [quantized], passages, most_tokens=most_tokens, advance=advance)[0]
 
 
@@ -75,26 +75,26 @@ def score_each(
         left = target_logits(original, sequences)
         targets = torch.tensor([t for s in sequences for t in s.targets], device=left.device)
         rows = np.repeat(owners, [len(s.targets) for s in sequences])
-        for own, model in zip(sums, quantized, strict=True):
+        for totals, model in zip(sums, quantized, strict=True):
             right = target_logits(model, sequences)
             parts = zip(*(t.split(COMPARED_ROWS) for t in (left, right, targets)), strict=True)
             for index, values in enumerate(zip(*(_compare(*part) for part in parts), strict=True)):
-                np.add.at(own[index], rows, torch.cat(values).double().cpu().numpy())
+                np.add.at(totals[index], rows, torch.cat(values).double().cpu().numpy())
         advance(len(rows))
-    for own, model in zip(sums, quantized, strict=True):
-        if not np.isfinite(own[[1, 2]]).all():
-            culprit = original if not np.isfinite(own[1]).all() else model
+    for totals, model in zip(sums, quantized, strict=True):
+        if not np.isfinite(totals[[1, 2]]).all():
+            culprit = original if not np.isfinite(totals[1]).all() else model
             raise BrokenModel(
                 f"{culprit.folder.name} gives NaN or infinite losses on these texts: it cannot be measured"
             )
-    return [Scores(*own) for own in sums]
+    return [Scores(*totals) for totals in sums]
 
 
 @torch.inference_mode()
 def nll_by_passage(
     model: LanguageModel, prepared: list[ScoredPassage], *, advance: Callable[[int], None] = lambda tokens: None
 ) -> np.ndarray:
-    """Negative log-likelihood of every passage in nats. `advance` is told the scored tokens of every batch."""
+    """Negative log-likelihood of every passage in nats. `advance` receives the number of scored tokens of every batch."""
     nll = np.zeros(len(prepared))
     for owners, sequences in batches(prepared, batch_tokens(model)):
         losses = target_losses(model, sequences).double().cpu().numpy()
@@ -140,14 +140,14 @@ def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int
 
 
 def target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
-    """The logits that score each target, one row a target, in float32."""
+    """The logits that score each target, one row per target, in float32."""
     row = torch.tensor([i for i, s in enumerate(sequences) for _ in s.positions], device=model.device)
     column = torch.tensor([p for s in sequences for p in s.positions], device=model.device)
     return _logits_at(model, sequences, row, column)
 
 
 def read_through(model: LanguageModel, sequences: list[ScoredSequence]) -> None:
-    """Run the model for those who watch its layers: nobody asks for logits."""
+    """Run the model for the hooks on its layers, without logits."""
     nowhere = torch.zeros(0, dtype=torch.long, device=model.device)
     _logits_at(model, sequences, nowhere, nowhere)
 
@@ -155,38 +155,38 @@ def read_through(model: LanguageModel, sequences: list[ScoredSequence]) -> None:
 def _logits_at(
     model: LanguageModel, sequences: list[ScoredSequence], row: torch.Tensor, column: torch.Tensor
 ) -> torch.Tensor:
-    """The head is given these tokens alone: all logits of a padded batch would be copied to choose from them. Where a model's logits do not
-    come from a module of its own, they are chosen from."""
-    inputs = answered = pad_right([s.inputs for s in sequences], model.device)
+    """Logits at (row, column). The head receives these tokens only, because selecting from all logits of a padded batch would copy them. If a
+    model has no separate head, its logits are selected afterwards."""
+    inputs = predicting = pad_right([s.inputs for s in sequences], model.device)
     arguments: dict[str, Any] = {"input_ids": inputs[0], "attention_mask": inputs[1]}
     if sequences[0].decoder is not None:
-        answered = pad_right([s.decoder or [] for s in sequences], model.device)
-        arguments |= {"decoder_input_ids": answered[0], "decoder_attention_mask": answered[1]}
+        predicting = pad_right([s.decoder or [] for s in sequences], model.device)
+        arguments |= {"decoder_input_ids": predicting[0], "decoder_attention_mask": predicting[1]}
     if model.kind != "masked":
         arguments["use_cache"] = False
     head = model.module.get_output_embeddings()
-    chosen = False
+    selected = False
 
-    def choose(module: Any, entering: tuple[torch.Tensor]) -> torch.Tensor | None:
-        nonlocal chosen
-        chosen = entering[0].shape[:-1] == answered[0].shape
-        return entering[0][row, column][None] if chosen else None
+    def select(module: Any, entering: tuple[torch.Tensor]) -> torch.Tensor | None:
+        nonlocal selected
+        selected = entering[0].shape[:-1] == predicting[0].shape
+        return entering[0][row, column][None] if selected else None
 
-    handle = None if head is None else head.register_forward_pre_hook(choose)
+    handle = None if head is None else head.register_forward_pre_hook(select)
     try:
         logits = model.module(**arguments).logits
     finally:
         if handle is not None:
             handle.remove()
-    return (logits[0] if chosen else logits[row, column]).float()
+    return (logits[0] if selected else logits[row, column]).float()
 
 
 def pad_right(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Right-padded ids and their mask. Which id pads is of no account: nothing attends to it and nothing scores it."""
+    """Right-padded ids and their mask. Any id may pad: no position attends to it, and it is not scored."""
     width = max(map(len, lists))
     ids = torch.zeros(len(lists), width, dtype=torch.long)
     mask = torch.zeros(len(lists), width, dtype=torch.long)
-    for row, own in enumerate(lists):
-        ids[row, : len(own)] = torch.tensor(own)
-        mask[row, : len(own)] = 1
+    for row, tokens in enumerate(lists):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        mask[row, : len(tokens)] = 1
     return ids.to(device), mask.to(device)

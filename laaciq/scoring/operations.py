@@ -1,4 +1,4 @@
-"""What passes over text cost, counted from the shapes of a model and the lengths of the sequences: no weights, no tokens."""
+"""The cost of passes over text, counted from the shapes of a model and the lengths of the sequences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Numbers that norms, rotations, activations and sums read per token and block, as multiples of the block's width and of its widest layer.
 _WIDTHS, _WIDEST = 40.0, 12.0
-# Operations that a block's forward pass starts, backward passes start twice as many.
+# Operations that a forward pass of a block starts; a backward pass starts twice as many.
 _BLOCK_CALLS = 120.0
 # Numbers read per logit when two models are compared, and when one is scored; an exponential counts as ten.
 _COMPARED, _SCORED = 40.0, 12.0
@@ -40,9 +40,9 @@ class ModelShape:
         tokens = max((matrix.shape for matrix in anatomy.token_matrices), default=(0, anatomy.linears[0].shape[1]))
         return cls(
             kind=kind,
-            matrices=tuple(tuple(linear.shape for linear in own) for own in by_block),
+            matrices=tuple(tuple(linear.shape for linear in layers) for layers in by_block),
             inputs=tuple(map(_shared_inputs, by_block)),
-            # The last projection of attention reads what all heads put out.
+            # The last projection of attention reads the outputs of all heads.
             attention=attending[-1].shape[1] if attending else 0,
             width=tokens[1],
             vocabulary=tokens[0],
@@ -56,18 +56,18 @@ class ModelShape:
 
     @property
     def weights(self) -> int:
-        """Of all linear layers in the blocks."""
-        return sum(outputs * inputs for own in self.matrices for outputs, inputs in own)
+        """Weights of all linear layers in the blocks."""
+        return sum(outputs * inputs for shapes in self.matrices for outputs, inputs in shapes)
 
     @property
     def widest(self) -> int:
         """Inputs of the widest layer."""
-        return max(inputs for own in self.matrices for _, inputs in own)
+        return max(inputs for shapes in self.matrices for _, inputs in shapes)
 
 
 def _shared_inputs(layers: list[LinearLayer]) -> tuple[int, ...]:
-    """Layers of one module with as many inputs read the same tensor. Of attention, the output projection reads another one; it lies in the
-    same module where that holds two layers (fused projections) or four (query, key, value, output)."""
+    """Layers of one module with the same number of inputs read the same tensor. The output projection of attention reads another one; it
+    lies in the same module where that holds two layers (fused projections) or four (query, key, value, output)."""
     modules: dict[str, list[LinearLayer]] = {}
     for layer in layers:
         modules.setdefault(layer.name.rsplit(".", 2)[0], []).append(layer)
@@ -93,7 +93,7 @@ class Reading:
 
     @classmethod
     def of(cls, passages: list[ScoredPassage], most_tokens: int) -> Reading:
-        """As the passages are batched, at most so many padded tokens together."""
+        """The passages in batches of at most `most_tokens` padded tokens."""
         return sum((_batch(sequences) for _, sequences in batches(passages, most_tokens)), cls())
 
     def __add__(self, other: Reading) -> Reading:

@@ -1,7 +1,7 @@
-"""From a passage to what a model is asked: which tokens it sees, and which it is scored on.
+"""From a passage to model inputs: which tokens the model reads, and which are scored.
 
-- causal: every token given those before it; the first only after a BOS. Long passages in sliding windows, each token once, with at least
-  half a window of context where the passage has it.
+- causal: every token given those before it; the first only after a BOS. Long passages are read in sliding windows: each token is scored
+  once, with at least half a window of context where the passage has it.
 - masked: pseudo-likelihood by word, left to right within the word (Kauf & Ivanova 2023): a token is scored with itself and the rest of
   its word masked.
 - encoder-decoder: span corruption (Raffel et al. 2020), 15 % in spans of three on average, fixed by the seed and the text.
@@ -28,7 +28,7 @@ ENCODER_WINDOW = 512
 
 @dataclass(frozen=True)
 class ScoredSequence:
-    """One pass of a model: `targets[k]` is scored by the logits at `positions[k]`. `decoder` is None but for encoder-decoders."""
+    """One pass of a model: `targets[k]` is scored by the logits at `positions[k]`. `decoder` is None except for encoder-decoders."""
 
     inputs: list[int]
     positions: list[int]
@@ -53,7 +53,7 @@ class ScoredPassage:
 
 @dataclass(frozen=True)
 class _Tokens:
-    """A passage's own tokens, without special ones, each with its word and its bytes."""
+    """The tokens of a passage without special tokens, each with its word and its bytes."""
 
     ids: list[int]
     words: list[int | None]
@@ -63,7 +63,7 @@ class _Tokens:
 def prepare(
     model: LanguageModel, text: str, language: Language, *, window: int | None = None, chat: bool = False, seed: int = 0
 ) -> ScoredPassage:
-    """What to ask `model` about `text`; the same for every model with the same tokenizer and length."""
+    """The sequences on which `model` is scored for `text`; the same for every model with the same tokenizer and length."""
     tokens = _tokenize(model.tokenizer, text)
     longest = _window(model, window)
     if chat and model.kind != "causal":
@@ -77,17 +77,17 @@ def prepare(
 
 
 def start_tokens(tokenizer: Any) -> list[int]:
-    """What comes before a text: what the tokenizer puts there itself, else its BOS (GGUF tokenizers forget it), else nothing."""
+    """The tokens before a text: those that the tokenizer adds, else its BOS (GGUF tokenizers leave it out), else none."""
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    dressed = tokenizer("a")["input_ids"]
-    before = next((i for i in range(len(dressed)) if dressed[i : i + len(bare)] == bare), 0)
+    with_special = tokenizer("a")["input_ids"]
+    before = next((i for i in range(len(with_special)) if with_special[i : i + len(bare)] == bare), 0)
     if before > 0:
-        return dressed[:before]
+        return with_special[:before]
     return [tokenizer.bos_token_id] if tokenizer.bos_token_id is not None else []
 
 
 def first_tokens(tokenizer: Any, text: str, most: int) -> str:
-    """The text up to the end of its token number `most`."""
+    """The text up to the end of its first `most` tokens."""
     ends = [end for _, end in tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]]
     return text[: max(ends[:most], default=0)]
 
@@ -100,14 +100,14 @@ def _chat_prefix(tokenizer: Any, language: Language) -> list[int]:
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def _window(model: LanguageModel, wanted: int | None) -> int:
+def _window(model: LanguageModel, requested: int | None) -> int:
     longest = model.longest
-    if wanted is not None and (wanted < 8 or (longest is not None and wanted > longest)):
+    if requested is not None and (requested < 8 or (longest is not None and requested > longest)):
         raise BadOption(
-            f"window {wanted} is out of range: {model.folder.name} takes 8 to {longest or 'any number of'} tokens"
+            f"window {requested} is out of range: {model.folder.name} takes 8 to {longest or 'any number of'} tokens"
         )
     # Passages are short; a window of thousands would only cost memory.
-    return wanted or min(longest or 2048, 2048)
+    return requested or min(longest or 2048, 2048)
 
 
 def _tokenize(tokenizer: Any, text: str) -> _Tokens:
@@ -162,14 +162,14 @@ def _surroundings(tokenizer: Any) -> tuple[list[int], list[int]]:
     return whole[:at], whole[at + len(inner) :]
 
 
-def _corrupted(model: LanguageModel, tokens: _Tokens, longest: int, chance: random.Random) -> ScoredPassage:
+def _corrupted(model: LanguageModel, tokens: _Tokens, longest: int, rng: random.Random) -> ScoredPassage:
     sentinel = _sentinels(model)
     end_id = model.tokenizer.eos_token_id
     start_id = model.module.config.decoder_start_token_id
     sequences, scored_bytes = [], 0
     for begin in range(0, len(tokens.ids), longest - 1):
         body = tokens.ids[begin : begin + longest - 1]
-        hidden = _spans(len(body), chance)
+        hidden = _spans(len(body), rng)
         inputs, decoder, positions, targets = [], [start_id], [], []
         cursor = 0
         for number, (first, last) in enumerate(hidden):
@@ -192,14 +192,14 @@ def _sentinels(model: LanguageModel) -> Callable[[int], int]:
     return lambda number: known.get(f"<extra_id_{number}>", top - number)
 
 
-def _spans(length: int, chance: random.Random) -> list[tuple[int, int]]:
+def _spans(length: int, rng: random.Random) -> list[tuple[int, int]]:
     """Disjoint spans, not touching, in order, that cover about 15 % of `length` positions (at least one)."""
     noise = max(1, round(CORRUPTED_SHARE * length))
     count = max(1, min(round(noise / MEAN_SPAN), (length - noise + 1)))
-    cuts = sorted(chance.sample(range(1, noise), count - 1)) if noise > 1 else []
+    cuts = sorted(rng.sample(range(1, noise), count - 1)) if noise > 1 else []
     sizes = [b - a for a, b in pairwise([0, *cuts, noise])]
     # Gaps between spans are at least one; the ends may be zero.
-    slots = sorted(chance.sample(range(length - noise + 1), count))
+    slots = sorted(rng.sample(range(length - noise + 1), count))
     spans, hidden = [], 0
     for slot, size in zip(slots, sizes, strict=True):
         spans.append((slot + hidden, slot + hidden + size))
@@ -210,7 +210,7 @@ def _spans(length: int, chance: random.Random) -> list[tuple[int, int]]:
 def prepare_all(
     model: LanguageModel, passages: Passages, options: MeasureOptions = MeasureOptions()
 ) -> list[ScoredPassage]:
-    """Every passage of one language as the model is asked about it."""
+    """`prepare` for every passage of one language."""
     prepared = [
         prepare(model, text, passages.language, window=options.window, chat=options.chat, seed=options.seed)
         for text in passages.texts

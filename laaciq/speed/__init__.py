@@ -1,7 +1,7 @@
-"""Speed and memory of a quantized checkpoint beside its original, measured in turn in one child process.
+"""Speed and memory of a quantized checkpoint and its original, measured in turns in one child process.
 
-That process is a child because what it needs in its environment must be there before torch is imported, and because a processor that lacks
-an instruction kills it. Everything exported here imports neither torch nor transformers.
+It is a child process because its environment must be set before torch is imported, and because a CPU without an instruction kills it.
+Nothing exported here imports torch or transformers.
 """
 
 from laaciq.speed.results import Bench, Kernels, Ratios, SpeedMeasurement

@@ -1,4 +1,4 @@
-"""The child of `bench`, run as `python -m laaciq.speed.child REQUEST`: loads both models and lets them take turns."""
+"""The child of `bench`, run as `python -m laaciq.speed.child REQUEST`: loads both models and measures them in turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from laaciq.speed.results import ROUNDS, Bench, Kernels, Ratios, Request, SpeedM
 
 
 def main() -> None:
-    """Answer in one line of JSON, after an empty one for every step, on what was standard output; libraries print elsewhere from now on."""
+    """Print an empty line for every step, then the result as one line of JSON. Libraries that print are redirected to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
@@ -54,16 +54,16 @@ def measure_both(request: Request, step: Callable[[], object]) -> Bench:
         for subject in subjects:
             subject.run(ids)
             step()
-    base, mine = (subject.measured() for subject in subjects)
+    baseline, candidate = (subject.measured() for subject in subjects)
     return Bench(
         options=options,
         device=torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
         dtype=dtype,
         threads=torch.get_num_threads(),
         rounds=ROUNDS,
-        original=base,
-        quantized=mine,
-        ratios=Ratios.of(base, mine),
+        original=baseline,
+        quantized=candidate,
+        ratios=Ratios.of(baseline, candidate),
         kernels=kernels_of(quantized.module),
     )
 
@@ -72,13 +72,13 @@ class _Subject:
     """A loaded model with seconds of prefill and of decoding and the peak memory of its rounds; the first is the warm-up."""
 
     def __init__(self, model: LanguageModel, options: SpeedOptions) -> None:
-        longest, wanted = model.longest, options.prompt_tokens + options.new_tokens
-        if longest is not None and wanted > longest:
+        longest, total = model.longest, options.prompt_tokens + options.new_tokens
+        if longest is not None and total > longest:
             raise BadOption(
-                f"{options.prompt_tokens} tokens of prompt and {options.new_tokens} new ones are {wanted}, "
-                f"{model.folder.name} takes {longest}: ask for fewer"
+                f"{options.prompt_tokens} tokens of prompt and {options.new_tokens} new ones are {total}, "
+                f"{model.folder.name} takes {longest}: give fewer"
             )
-        # Greedy, and exactly so many tokens: no end token, and none of the checkpoint's own settings such as beams.
+        # Greedy, and exactly `new_tokens`: no end token, and none of the checkpoint's settings such as beams.
         plain = GenerationConfig.from_model_config(model.module.config)
         plain.update(do_sample=False, num_beams=1, max_new_tokens=options.new_tokens, max_length=None, pad_token_id=0)
         plain.eos_token_id = None
@@ -91,7 +91,7 @@ class _Subject:
         if not self.on_cuda:
             self.rounds.append((*self._timed(ids), 0))
             return
-        # The other model lies there too, and does not count.
+        # The other model lies in the same memory and does not count.
         others = torch.cuda.memory_allocated() - weight_bytes(self.model.module)
         torch.cuda.reset_peak_memory_stats()
         self.rounds.append((*self._timed(ids), torch.cuda.max_memory_allocated() - others))
@@ -106,12 +106,12 @@ class _Subject:
             return self._now() - began, 0.0
         ends: list[float] = []
 
-        def note(tokens: torch.Tensor, scores: torch.Tensor, **other: Any) -> torch.Tensor:
+        def record(tokens: torch.Tensor, scores: torch.Tensor, **other: Any) -> torch.Tensor:
             # Waiting for the GPU after every token would slow down what is measured.
             ends.append(self._now() if len(ends) in (0, self.options.new_tokens - 1) else 0.0)
             return torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
 
-        module.generate(ids, attention_mask=mask, stopping_criteria=StoppingCriteriaList([note]))
+        module.generate(ids, attention_mask=mask, stopping_criteria=StoppingCriteriaList([record]))
         return ends[0] - began, ends[-1] - ends[0]
 
     def _now(self) -> float:
@@ -121,11 +121,11 @@ class _Subject:
 
     def measured(self) -> SpeedMeasurement:
         prefill, decoding, peaks = zip(*self.rounds[1:], strict=True)
-        asked = self.options
-        generated = asked.batch * (asked.new_tokens - 1)
+        options = self.options
+        generated = options.batch * (options.new_tokens - 1)
         return SpeedMeasurement(
             model=self.model.folder.name,
-            prefill=asked.batch * asked.prompt_tokens / statistics.median(prefill),
+            prefill=options.batch * options.prompt_tokens / statistics.median(prefill),
             decoding=None if self.model.kind == "masked" else generated / statistics.median(decoding),
             weight_bytes=weight_bytes(self.model.module),
             peak_bytes=max(peaks) if self.on_cuda else None,
@@ -140,11 +140,11 @@ def weight_bytes(module: torch.nn.Module) -> int:
 
 
 def kernels_of(module: torch.nn.Module) -> Kernels | None:
-    """What the layers of one of our checkpoints were prepared to run on."""
+    """The kernels that the layers of one of our checkpoints run on; None for other models."""
     prepared = [(layer.plan, *layer.prepared_for) for layer in _quantized_layers(module) if layer.prepared_for]
     if not prepared:
         return None
-    reasons = Counter(filter(None, (why_dequantized(*own) for own in prepared)))
+    reasons = Counter(filter(None, (why_dequantized(*layer) for layer in prepared)))
     return Kernels(
         int4=len(prepared) - reasons.total(),
         dequantized=reasons.total(),

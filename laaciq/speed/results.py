@@ -1,4 +1,4 @@
-"""What is asked of a measurement, and what it finds."""
+"""The request for a speed measurement, and its results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Strict(BaseModel):
 
 
 class Request(_Strict):
-    """What the parent asks of the child."""
+    """What the parent process sends to the child."""
 
     checkpoint: str
     against: str
@@ -23,10 +23,10 @@ class Request(_Strict):
 
 
 class SpeedMeasurement(_Strict):
-    """One model. Speeds are tokens a second over the whole batch; a masked model decodes nothing.
+    """One model. Speeds are tokens per second over the whole batch; `decoding` is None for a masked model.
 
-    `weight_bytes` counts parameters and buffers as they lie in memory, and what kernels hold beside them; `peak_bytes` is the most that was
-    allocated on CUDA for this model, None on a CPU.
+    `weight_bytes` counts parameters and buffers in memory, and the tables that kernels hold beside them; `peak_bytes` is the peak
+    allocation on CUDA for this model, None on a CPU.
     """
 
     model: str
@@ -51,9 +51,9 @@ class Ratios(_Strict):
 
 
 class Kernels(_Strict):
-    """How many quantized layers run on int4 kernels, how many on dequantized weights, and `reasons` for the latter with their numbers.
+    """Number of quantized layers on int4 kernels and on dequantized weights; `reasons` for the latter, each with its number of layers.
 
-    A layer on int4 kernels still dequantizes for a product of more than `largest_product` tokens × weights; None is no such bound.
+    A layer on int4 kernels still dequantizes for a product of more than `largest_product` tokens × weights; None means no bound.
     """
 
     int4: int
@@ -63,7 +63,7 @@ class Kernels(_Strict):
 
 
 class Bench(_Strict):
-    """Speeds are medians of `rounds` after a warm-up. `kernels` is None where the checkpoint is not one of ours."""
+    """Speeds are medians of `rounds` after a warm-up. `kernels` is None if the checkpoint is not one of ours."""
 
     options: SpeedOptions
     device: str

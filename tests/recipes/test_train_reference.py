@@ -61,9 +61,9 @@ def test_two_tiny_languages_end_to_end(folder):
 
 
 @pytest.mark.parametrize(
-    ("option", "says"), [("training.passes=12", "more than 10"), ("training.nonsense=1", "unknown key")]
+    ("option", "message"), [("training.passes=12", "more than 10"), ("training.nonsense=1", "unknown key")]
 )
-def test_what_the_recipe_refuses(folder, option, says):
+def test_what_the_recipe_refuses(folder, option, message):
     result = train(folder, "--set", option)
     assert result.returncode != 0
-    assert says in result.stderr
+    assert message in result.stderr

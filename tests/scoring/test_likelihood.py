@@ -48,28 +48,28 @@ def test_head_is_given_what_is_scored_alone(architecture, tmp_path, monkeypatch)
     handle = model.module.get_output_embeddings().register_forward_hook(
         lambda module, entering, leaving: given.append(leaving.shape[:-1].numel())
     )
-    found = target_logits(model, sequences)
+    logits = target_logits(model, sequences)
     read_through(model, sequences)
     assert given == [targets, 0]
     handle.remove()
-    # As where a model's logits come from no module of its own.
+    # As in a model without a separate head.
     monkeypatch.setattr(model.module, "get_output_embeddings", lambda: None)
-    torch.testing.assert_close(found, target_logits(model, sequences), **CLOSE)
+    torch.testing.assert_close(logits, target_logits(model, sequences), **CLOSE)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "bloom", "qwen2"])
 def test_causal_likelihood_equals_one_plain_pass(architecture, tmp_path):
     original, quantized = pair(architecture, tmp_path)
     text = TEXTS[1]
-    found = score(original, quantized, [prepare(original, text, ENGLISH)])
+    scores = score(original, quantized, [prepare(original, text, ENGLISH)])
     ids = start_tokens(original.tokenizer) + original.tokenizer(text, add_special_tokens=False)["input_ids"]
     inputs = torch.tensor([ids], device=original.device)
     logs = [m.module(inputs).logits[0, :-1].double().log_softmax(-1) for m in (original, quantized)]
     target = inputs[0, 1:, None]
-    assert found.tokens[0] == len(ids) - 1
-    assert found.original_nll[0] == pytest.approx(-logs[0].gather(1, target).sum().item(), rel=1e-5)
-    assert found.kl[0] == pytest.approx((logs[0].exp() * (logs[0] - logs[1])).sum().item(), rel=1e-4)
-    assert found.agreed[0] == int((logs[0].argmax(-1) == logs[1].argmax(-1)).sum())
+    assert scores.tokens[0] == len(ids) - 1
+    assert scores.original_nll[0] == pytest.approx(-logs[0].gather(1, target).sum().item(), rel=1e-5)
+    assert scores.kl[0] == pytest.approx((logs[0].exp() * (logs[0] - logs[1])).sum().item(), rel=1e-4)
+    assert scores.agreed[0] == int((logs[0].argmax(-1) == logs[1].argmax(-1)).sum())
 
 
 def test_bytes_are_those_of_scored_tokens(tmp_path):

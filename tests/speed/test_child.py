@@ -21,16 +21,18 @@ def tiny(tmp_path_factory):
 
 
 def measure(checkpoint, against, device="cpu", step=lambda: None, **options):
-    asked = SpeedOptions(**{"prompt_tokens": 8, "new_tokens": 3, **options})
-    return measure_both(Request(checkpoint=str(checkpoint), against=str(against), device=device, options=asked), step)
+    speed_options = SpeedOptions(**{"prompt_tokens": 8, "new_tokens": 3, **options})
+    return measure_both(
+        Request(checkpoint=str(checkpoint), against=str(against), device=device, options=speed_options), step
+    )
 
 
 def test_masked_models_decode_nothing(tiny, tmp_path):
     quantize(tiny["bert"], out=tmp_path / "c", method="rtn", group_size=16)
-    found = measure(tmp_path / "c", tiny["bert"])
-    assert found.original.prefill > 0
-    assert found.quantized.decoding is found.ratios.decoding is None
-    assert found.kernels.dequantized == 12  # six linear layers in each of two blocks
+    bench = measure(tmp_path / "c", tiny["bert"])
+    assert bench.original.prefill > 0
+    assert bench.quantized.decoding is bench.ratios.decoding is None
+    assert bench.kernels.dequantized == 12  # six linear layers in each of two blocks
 
 
 def test_encoder_decoders_decode(tiny):
@@ -39,10 +41,10 @@ def test_encoder_decoders_decode(tiny):
 
 def test_a_model_that_is_not_ours(tiny):
     steps = []
-    found = measure(tiny["llama"], tiny["llama"], step=lambda: steps.append(1), batch=2)
-    assert found.kernels is None
-    assert found.ratios.weight_bytes == 1
-    assert len(steps) == 2 * (1 + 1 + found.rounds)
+    bench = measure(tiny["llama"], tiny["llama"], step=lambda: steps.append(1), batch=2)
+    assert bench.kernels is None
+    assert bench.ratios.weight_bytes == 1
+    assert len(steps) == 2 * (1 + 1 + bench.rounds)
 
 
 def test_an_end_token_ends_nothing(tmp_path):
@@ -57,7 +59,7 @@ def test_two_models_of_different_kinds(tiny):
 
 
 def test_too_long_for_the_model(tiny):
-    with pytest.raises(BadOption, match=r"are 131, .* takes 128: ask for fewer"):
+    with pytest.raises(BadOption, match=r"are 131, .* takes 128: give fewer"):
         measure(tiny["llama"], tiny["llama"], prompt_tokens=128)
 
 
@@ -72,7 +74,7 @@ def test_kernels_and_what_they_hold():
     module = torch.nn.ModuleList(QuantizedLinear(TensorPlan(bits=bits, **shape), bias=False) for bits in (4, 8))
     for layer in module:
         layer.prepare(torch.bfloat16)
-    found = kernels_of(module)
-    assert (found.int4, found.dequantized, found.largest_product) == (1, 1, None)
-    assert found.reasons == {"4-bit kernels need 4-bit codes; these have 8": 1}
+    kernels = kernels_of(module)
+    assert (kernels.int4, kernels.dequantized, kernels.largest_product) == (1, 1, None)
+    assert kernels.reasons == {"4-bit kernels need 4-bit codes; these have 8": 1}
     assert weight_bytes(module[0]) == 2 * 64 * 64 // 2 + 64 * 2 + 64 * 2 * 2
