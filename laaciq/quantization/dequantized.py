@@ -25,6 +25,7 @@ class _OurFormat:
         self._planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
         names = {part for tensor in self._planned.values() for part in part_shapes(tensor)}
         self.shared_parts = tuple(sorted(names - set(self.quantized_parts)))
+        self.claims_layers = bool(self._planned)
 
     def weights(self, parts: Parts) -> torch.Tensor:
         """With the shared scales."""
