@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from transformers import GenerationConfig
 
 from laaciq.corpus import Passages
@@ -21,6 +20,7 @@ from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation.garbled import garbled
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import start_tokens
+from laaciq.strict import StrictModel
 
 PROMPTS = 8
 NEW_TOKENS = 48
@@ -28,20 +28,16 @@ NEW_TOKENS = 48
 BATCH = 8
 
 
-class Continuations(BaseModel):
+class Continuations(StrictModel):
     """One model's continuations of one language's prompts. `same_language` is None where the identifier does not know the language."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     same_language: float | None
     garbled: float
     example: str
 
 
-class GenerationResult(BaseModel):
+class GenerationResult(StrictModel):
     """One language before and after: shares of continuations that stay in the language, and that are garbled."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     prompts: int

@@ -7,21 +7,19 @@ is removed before vectors are compared: it tells which language a text is in and
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.errors import BrokenTexts, UnknownLanguage
+from laaciq.strict import StrictModel
 
 # Centred vectors shorter than this part of the original ones are rounding errors of a block that tells no passages apart.
 _NOTHING = 1e-12
 
 
-class Alignment(BaseModel):
+class Alignment(StrictModel):
     """Agreement of one language with the pivot, one entry a block. By chance `cosine` is about 0 and `retrieval` is 1 / `passages`.
 
     The pivot agrees with itself by definition (1 and 1): leave it out of statistics over languages.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     passages: int

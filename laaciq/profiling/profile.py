@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Split, Texts
 from laaciq.engine.progress import Progress
@@ -32,14 +31,13 @@ from laaciq.profiling.superweights import super_weights
 from laaciq.profiling.tokenization import tokenization
 from laaciq.profiling.weights import WeightStatistics, pooled_moments, scan_weights, tensor_statistics
 from laaciq.scoring.likelihood import bits_per_byte
+from laaciq.strict import StrictModel
 
 PIVOT = "eng"
 
 
-class _Read(BaseModel):
+class _LanguageProfile(StrictModel):
     """What reading one language gave; kept on disk so that an interrupted profile goes on from there."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     activations: LanguageActivations
     alignment: Alignment | None
@@ -70,7 +68,7 @@ def profile_model(
         for code in texts.languages:
             measured = (model.folder.fingerprint, texts.fingerprint, code, options.model_dump(), outlier_kurtosis)
             key = key_of("read", measured, exposure.get(code))
-            read.append(store.result(f"languages/{code}.json", _Read, key, partial(reader.read, code)))
+            read.append(store.result(f"languages/{code}.json", _LanguageProfile, key, partial(reader.read, code)))
             advance(1)
     sample = texts[PIVOT if PIVOT in texts.languages else texts.languages[0]].texts[0]
     return Profile(
@@ -157,7 +155,7 @@ class _Reader:
         self.columns: dict[str, ColumnSums] = {}
         self.pivot: np.ndarray | None = None
 
-    def read(self, code: str) -> _Read:
+    def read(self, code: str) -> _LanguageProfile:
         passages = self.texts[code]
         found = collect(self.model, passages, self.options)
         aligned = None
@@ -165,7 +163,7 @@ class _Reader:
         if self.texts.parallel and PIVOT in self.texts.languages and len(passages) > 1:
             vectors = {PIVOT: self._pivot_vectors(code, found), code: found.passage_vectors}
             aligned = next((a for a in alignment(vectors, pivot=PIVOT) if a.language == code), None)
-        return _Read(activations=self._summary(passages, found), alignment=aligned)
+        return _LanguageProfile(activations=self._summary(passages, found), alignment=aligned)
 
     def _pivot_vectors(self, code: str, found: Activations) -> np.ndarray:
         if code == PIVOT:

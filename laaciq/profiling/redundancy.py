@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Texts
 from laaciq.errors import BadOption, BrokenTexts
@@ -25,6 +24,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import batch_tokens, batches, read_through, score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
+from laaciq.strict import StrictModel
 
 # Groups of documents. Four give the same estimate; with eight its standard error is known to some 25 %.
 FOLDS = 8
@@ -33,14 +33,12 @@ FOLDS = 8
 # Spectral
 
 
-class SpectralRedundancy(BaseModel):
+class SpectralRedundancy(StrictModel):
     """H and R = log `width` − H of one layer in one language, in nats, corrected for sample size.
 
     `plug_in_entropy` is H of the sample's own eigenvalues: too small by about rank / (2 · tokens). `redundancy` may come out a little below 0.
     `standard_error` is over documents; None where there is but one fold of them, and then nothing corrects for tokens that hang together.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     width: int
     tokens: int

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.corpus import Passages, Texts
 from laaciq.corpus.identification import UNSPACED, letters_in_script
 from laaciq.errors import BrokenTexts
+from laaciq.strict import StrictModel
 
 PIVOT = "eng"
 # SentencePiece's byte-fallback tokens.
@@ -17,7 +16,7 @@ _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _REPLACEMENT = "\ufffd"
 
 
-class Tokenization(BaseModel):
+class Tokenization(StrictModel):
     """Fertility of one language's text, special tokens left out.
 
     - `words`: runs between spaces that hold a letter or a digit. None, as is `tokens_per_word`, where at least half of the letters are
@@ -27,8 +26,6 @@ class Tokenization(BaseModel):
       tokens of a byte-level vocabulary that hold only pieces of characters (they decode to nothing but U+FFFD and spaces). A tokenizer
       that fuses neighbouring unknown characters into one token makes it look smaller.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     tokens: int

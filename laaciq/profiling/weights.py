@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.errors import BrokenModel
 from laaciq.models import ModelFolder, stream_tensors
 from laaciq.profiling import histogram
 from laaciq.profiling.histogram import PatternHistogram
 from laaciq.profiling.moments import LargestMagnitudes, Moments, top_count
+from laaciq.strict import StrictModel
 
 # Per cent of weights, largest first, whose share of the total magnitude is told.
 TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
@@ -21,7 +21,7 @@ TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
 SPARSE_SHARE = 0.1
 
 
-class WeightStatistics(BaseModel):
+class WeightStatistics(StrictModel):
     """One tensor. Moments are the population's; σ, γ and κ = E[(W−μ)⁴]/σ⁴ − 3 are 0 where all weights are equal.
 
     `top_shares` maps p, in per cent, to the share of the total magnitude that the largest p % of weights (rounded up) hold. `pattern` is
@@ -29,8 +29,6 @@ class WeightStatistics(BaseModel):
     weight of a small tensor does not count as an outlier for its share alone), else dense. `super_weight_ratio` is the largest |w| over
     the second largest, None where there is no second or it is 0.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     shape: tuple[int, ...]

@@ -8,22 +8,20 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.sequences import ScoredPassage
+from laaciq.strict import StrictModel
 from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefix_count, prefixes_suffice
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.session import Session
 
 
-class SetLosses(BaseModel):
+class SetLosses(StrictModel):
     """One language: `nll` in nats, for every set of protected blocks an entry per passage."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     sets: list[BlockSet]

@@ -11,13 +11,13 @@ import pytest
 from matplotlib.axes import Axes
 
 from laaciq.evaluation import Estimate, Evaluation, Measurement, evaluate_measurements
-from laaciq.evaluation.verdict import percent
+from laaciq.evaluation.verdict import percent, percent_estimate
 from laaciq.quantization.plan import Plan, PlanSet, Size
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
 from laaciq.report.figures import VERMILION
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
-from laaciq.report.numbers import number, percent_estimate
+from laaciq.report.numbers import number
 from laaciq.report.wording import baseline_sentence
 
 COMMAND = "laaciq evaluate original quantized --texts builtin"
