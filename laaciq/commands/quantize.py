@@ -65,7 +65,7 @@ def quantize(
 def write_checkpoints(
     session: Session, plans: PlanSet, root: Path, *, calibration: Calibration | None, rounded: Layers | None = None
 ) -> None:
-    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own. `rounded` are the layers of a single plan
+    """Every plan's checkpoint, in `root` or, where there are several, in one folder each. `rounded` are the layers of a single plan
     that planning has rounded already."""
     for name, folder in plans.folders(root).items():
         write_checkpoint(

@@ -176,7 +176,7 @@ class Chain:
         root = session.store.folder(arm.checkpoint, arm.key, fill)
         test = self._with_checkpoint(decision.plans)
         if left_out := [code for code in session.split.test.languages if code not in test.languages]:
-            session.progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
+            session.progress.say(f"Not served, so without a checkpoint: {', '.join(left_out)}.")
         return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
 
     def _with_checkpoint(self, plans: PlanSet) -> Texts:

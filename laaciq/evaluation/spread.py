@@ -7,8 +7,10 @@ from laaciq.strict import StrictModel
 
 
 class Spread(StrictModel):
-    """D over several draws of calibration text, one entry per draw, the run's own first. None stands for a language that collapsed, and for
-    a draw in which nothing could be judged."""
+    """D over several draws of calibration text, one entry per draw; the first is the run itself.
+
+    None stands for a language that collapsed, and for a draw in which nothing could be judged.
+    """
 
     by_language: dict[str, list[float | None]]
     worst: list[float | None]

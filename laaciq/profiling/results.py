@@ -97,7 +97,7 @@ class LanguageActivations(StrictModel):
     linear layer, `input_moments` the mean square of each of its inputs (float32 in base64: as decimals
     they would fill 20 MB). `sink_share` is the share of positions that are attention sinks,
     `sink_norms` their mean norm by block (None where there are none). `spectral_redundancy` is the last block's;
-    `predictive_redundancy` that of the profile's `predictive_blocks`, where it was asked for.
+    `predictive_redundancy` that of the profile's `predictive_blocks`, if requested.
     """
 
     language: str

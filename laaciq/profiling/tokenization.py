@@ -45,7 +45,7 @@ def tokenization(tokenizer: Any, texts: Texts) -> list[Tokenization]:
 
 
 def word_count(text: str) -> int | None:
-    """Runs between spaces with a letter or digit in them; None where words are not told apart by spaces."""
+    """Runs between spaces with a letter or digit in them; None where spaces do not separate words."""
     if any(letters_in_script(text, script) >= 0.5 for script in UNSPACED):
         return None
     return sum(any(map(str.isalnum, run)) for run in text.split())
@@ -61,7 +61,7 @@ def is_fallback(tokenizer: Any, token: int) -> bool:
 
 def _encode(tokenizer: Any, passages: Passages) -> list[int]:
     encoded = tokenizer(list(passages.texts), add_special_tokens=False, verbose=False)["input_ids"] if passages else []
-    ids = [token for own in encoded for token in own]
+    ids = [token for passage in encoded for token in passage]
     if not ids:
         name = f"{passages.language.name} ({passages.language.code})"
         raise BrokenTexts(f"the passages in {name} have no token: give one or more that are not empty")

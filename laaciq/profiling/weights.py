@@ -14,9 +14,9 @@ from laaciq.profiling.histogram import PatternHistogram
 from laaciq.profiling.moments import LargestMagnitudes, Moments, top_count
 from laaciq.strict import StrictModel
 
-# Per cent of weights, largest first, whose share of the total magnitude is told.
+# Per cent of weights, largest first, whose share of the total magnitude is reported.
 TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
-# The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of the models that the seeds call dense 0.13 to 0.62 %. Ten per cent
+# The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of models with dense outliers 0.13 to 0.62 %. Ten per cent
 # is beyond any of these: a few weights then carry the tensor, and keeping them in 16 bits costs nothing.
 SPARSE_SHARE = 0.1
 
@@ -58,17 +58,17 @@ class WeightStatistics(StrictModel):
 def scan_weights(
     folder: ModelFolder, *, advance: Callable[[int], None] = lambda size: None
 ) -> dict[str, WeightStatistics]:
-    """Statistics of every floating tensor of two or more dimensions, by its name in the checkpoint; norms, biases and buffers are passed over.
+    """Statistics of every floating tensor of two or more dimensions, by its name in the checkpoint; norms, biases and buffers are skipped.
 
-    Holds one tensor at a time. `advance` is told the bytes of every tensor that is done or passed over; in all they are the size of the
-    files but for their headers.
+    Holds one tensor at a time. `advance` receives the size in bytes of every tensor, done or skipped; the sum is the size of the files
+    without their headers.
     """
-    found = {}
+    statistics = {}
     for name, tensor in stream_tensors(folder):
         if tensor.is_floating_point() and tensor.ndim > 1 and tensor.numel():
-            found[name] = tensor_statistics(name, tensor)
+            statistics[name] = tensor_statistics(name, tensor)
         advance(tensor.nbytes)
-    return found
+    return statistics
 
 
 def tensor_statistics(name: str, tensor: torch.Tensor) -> WeightStatistics:

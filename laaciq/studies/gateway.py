@@ -34,7 +34,7 @@ VALIDATION_PASSAGES, TEST_PASSAGES, PASSAGE_TOKENS = 10, 60, 32
 EXHAUSTIVE, CANDIDATES = 500, 20
 # Best sets that are measured on test text.
 REPORTED = 3
-# The theory's set, found on a model of twelve blocks.
+# The set that the theory names, for a model of twelve blocks.
 PUBLISHED_SET = (0, 9, 11)
 _RANKED: tuple[Measure, ...] = ("worst", "disparity")
 

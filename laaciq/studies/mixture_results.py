@@ -37,8 +37,8 @@ class LeftOut(StrictModel):
     """One language when all count equally, and when its own text is left out; `rise` is the paired difference."""
 
     language: str
-    with_own: Estimate
-    without_own: Estimate
+    with_text: Estimate
+    without_text: Estimate
     rise: Estimate
 
 
@@ -56,7 +56,7 @@ class Recommendation(StrictModel):
 
 
 class MixtureStudy(Displayed, StrictModel):
-    """Every mix with every number of passages, in `settings`; minimax weights were found with all passages, in `rounds` of which the best
+    """Every mix with every number of passages, in `settings`; minimax weights were computed with all passages, in `rounds` of which the best
     was kept. Languages that the original does not serve on validation text are named, and left out of all else."""
 
     version: Literal[1] = 1

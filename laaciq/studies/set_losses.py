@@ -77,7 +77,7 @@ class ProtectedSets:
             self._by_prefix = prefixes_suffice(self._blocks, probe)
             if not self._by_prefix:
                 self.session.progress.say(
-                    "Blocks of this model share more than hidden states: every set takes a pass of its own."
+                    "Blocks of this model share more than hidden states: every set takes a separate pass."
                 )
         return nll_by_set(self._blocks, prepared, sets, by_prefix=self._by_prefix, advance=advance)
 

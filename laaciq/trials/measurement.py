@@ -62,7 +62,7 @@ class Measurement(_Record):
 def passage_losses(
     model: LanguageModel, prepared: list[ScoredPassage], *, advance: Callable[[int], None] = lambda tokens: None
 ) -> PassageLosses:
-    """`advance` is told the scored tokens of every batch."""
+    """`advance` receives the scored tokens of every batch."""
     return PassageLosses(
         nll=nll_by_passage(model, prepared, advance=advance).tolist(),
         tokens=[passage.scored_tokens for passage in prepared],
@@ -93,7 +93,7 @@ def measure(
     *,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> Measurement:
-    """Score one language's passages under both models. `advance` is told the number of passages that are done."""
+    """Score one language's passages under both models. `advance` receives the number of passages that are done."""
     return measure_each(original, [quantized], passages, options, advance=advance)[0]
 
 
