@@ -127,7 +127,7 @@ class Evaluation(Displayed, StrictModel):
         return [r for r in self.worst_first if r.judged]
 
     def frame(self) -> pandas.DataFrame:
-        """One row a language; intervals become columns such as `degradation.low`."""
+        """One row per language; intervals become columns such as `degradation.low`."""
         from laaciq.frames import flat_frame
 
         return flat_frame([result.model_dump() for result in self.languages])

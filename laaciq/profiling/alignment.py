@@ -16,7 +16,7 @@ _NOTHING = 1e-12
 
 
 class Alignment(StrictModel):
-    """Agreement of one language with the pivot, one entry a block. By chance `cosine` is about 0 and `retrieval` is 1 / `passages`.
+    """Agreement of one language with the pivot, one entry per block. By chance `cosine` is about 0 and `retrieval` is 1 / `passages`.
 
     The pivot agrees with itself by definition (1 and 1): leave it out of statistics over languages.
     """

@@ -163,7 +163,7 @@ class Profile(Displayed, StrictModel):
             raise BadOption(f"{path} is no profile of this version: make it again with 'laaciq profile'") from None
 
     def frame(self) -> pandas.DataFrame:
-        """One row a language, without the long lists."""
+        """One row per language, without the long lists."""
         from laaciq.frames import flat_frame
 
         long = {"component_norms", "input_moments", "effective_weights"}

@@ -41,7 +41,7 @@ _RANKED: tuple[Measure, ...] = ("worst", "disparity")
 
 class MeasuredSet(StrictModel):
     """One set of protected blocks on validation text: ΔNLL per token of the worst language, max D − min D, mean ΔNLL; what the additive
-    model says of the worst; bits a weight in the blocks and how many times smaller the model is than in 16 bits."""
+    model says of the worst; bits per weight in the blocks and how many times smaller the model is than in 16 bits."""
 
     blocks: BlockSet
     worst: float

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Setting(StrictModel):
     """One quantization. `passages` is the most of any language, `tokens` all that were read, `weights` what each language counts.
 
-    `validation` is KL(original ‖ quantized) a token on validation text, which everything is chosen by; all else is ΔNLL in nats a token on
+    `validation` is KL(original ‖ quantized) per token on validation text, which everything is chosen by; all else is ΔNLL in nats per token on
     test text. `disparity` is None where a language collapsed or fewer than two are left.
     """
 
