@@ -66,7 +66,7 @@ def test_size_on_disk_is_the_size_in_the_plan(tmp_path, bits, group_size, symmet
 
 
 def test_size_by_hand(tmp_path):
-    """Reference model, 4 bits, groups of 64, symmetric: 4 + 16/64 bits a weight."""
+    """Reference model, 4 bits, groups of 64, symmetric: 4 + 16/64 bits per weight."""
     model = load(find_model("reference"))
     plan = make_plans(model.anatomy, WeightOptions()).first
     assert plan.size.block_bits_per_weight == 4.25

@@ -40,7 +40,7 @@ DISAGREEMENT = "The measures disagree"
 def measurement(
     code: str, loss: float, *, tokens: int = 40, served: bool = True, documents: int = 20, noise: float = 0.02
 ) -> Measurement:
-    """Two passages a document, `loss` more nats a token under the quantized model, with noise by passage."""
+    """Two passages per document, `loss` more nats per token under the quantized model, with noise by passage."""
     random = np.random.default_rng(sum(code.encode()))
     passages = 2 * documents
     original = tokens * (3.0 + 0.1 * random.standard_normal(passages))
