@@ -29,10 +29,10 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            if key.value in seen:
                 raise _error(f"{key.value!r} stands twice", key)
-            seen.add(getattr(key, "value", None) if isinstance(key, yaml.ScalarNode) else None)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -43,7 +43,7 @@ def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
 def parse_mapping(text: str, name: object, refusal: Refusal) -> dict[str, Any]:
     """The mapping that the text holds; empty if the text is."""
     try:
-        content = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        content = _Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise refusal.of(f"{name}", f"is not valid YAML ({problem})") from None

@@ -96,7 +96,9 @@ def _unused(module: nn.Module, unexpected: set[str]) -> str | None:
     lists = {block.rpartition(".")[0] for block in anatomy.block_names}
     for name in sorted(unexpected):
         owner = name.rpartition(".")[0]
-        beyond = any(name.startswith(f"{blocks}.") and _block_of(name, blocks) not in anatomy.block_names for blocks in lists)
+        beyond = any(
+            name.startswith(f"{blocks}.") and _block_of(name, blocks) not in anatomy.block_names for blocks in lists
+        )
         if owner in layers or beyond:
             return name
     return None

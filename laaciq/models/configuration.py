@@ -54,4 +54,3 @@ def require_blocks(stated: int, tensors: int, name: str) -> None:
     """Refuse more blocks than the files have tensors, before transformers builds them all."""
     if stated > max(tensors, _MOST_BLOCKS):
         raise COPY_AGAIN.of(name, f"is configured for {stated} blocks, and its files hold {tensors} tensors")
-

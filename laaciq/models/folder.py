@@ -130,7 +130,9 @@ def _checked(folder: ModelFolder) -> ModelFolder:
     other_file = (configuration.model_extra or {}).get("transformers_weights")
     ours = (configuration.quantization_config or {}).get("quant_method") == CHECKPOINT_METHOD
     if other_file is not None and not ours:
-        raise COPY_AGAIN.of(folder.path / CONFIG, f"names a file for the weights, transformers_weights = {other_file!r}")
+        raise COPY_AGAIN.of(
+            folder.path / CONFIG, f"names a file for the weights, transformers_weights = {other_file!r}"
+        )
     return folder
 
 

@@ -187,11 +187,10 @@ def _loading(problem: str, hint: str = "", explain: Callable[[], str | None] = l
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             reason = (str(error).strip().splitlines() or [""])[0]
-            if _SHAPES_DIFFER in reason and (known := explain()) is not None:
-                reason = known
-            else:
-                reason = f"{type(error).__name__}: {reason}"
-            raise BrokenModel(f"{problem} ({reason}): copy it again{hint}") from error
+            known = explain() if _SHAPES_DIFFER in reason else None
+            raise BrokenModel(
+                f"{problem} ({known or f'{type(error).__name__}: {reason}'}): copy it again{hint}"
+            ) from error
 
 
 @contextmanager

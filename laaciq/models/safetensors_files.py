@@ -37,7 +37,7 @@ def tensor_headers(folder: ModelFolder) -> dict[str, TensorHeader]:
     headers: dict[str, TensorHeader] = {}
     for path in folder.weight_files:
         with _opened(path) as file:
-            for name in file.keys():
+            for name in list(file.keys()):
                 if name in headers:
                     raise COPY_AGAIN.of(folder.path, f"has {name} in {headers[name].file.name} and in {path.name}")
                 part = file.get_slice(name)
