@@ -11,7 +11,7 @@ from torch import nn
 
 from laaciq.engine.json_input import check_object, read_object
 from laaciq.errors import BrokenModel
-from laaciq.models.anatomy import dissect
+from laaciq.models.anatomy import is_linear
 from laaciq.models.configuration import COPY_AGAIN, ModelConfiguration, require_blocks
 from laaciq.models.folder import ModelFolder
 from laaciq.models.gguf_header import read_gguf_header
@@ -87,25 +87,20 @@ def check_loaded(module: Any, info: Mapping[str, Any], name: str, hint: str = ""
 
 
 def _unused(module: nn.Module, unexpected: set[str]) -> str | None:
-    """A tensor that belongs to a block or to a linear layer, and that the model does without. Others are often harmless: old buffers, heads
-    for other tasks."""
+    """A tensor of a further block or of a linear layer, which the model does without. Others are often harmless: old buffers, heads for
+    other tasks."""
     if not unexpected:
         return None
-    anatomy = dissect(module)
-    layers = {linear.name.removesuffix(".weight") for linear in anatomy.linears}
-    lists = {block.rpartition(".")[0] for block in anatomy.block_names}
+    modules = dict(module.named_modules())
+    lists = {path: len(part) for path, part in modules.items() if isinstance(part, nn.ModuleList)}
     for name in sorted(unexpected):
-        owner = name.rpartition(".")[0]
-        beyond = any(
-            name.startswith(f"{blocks}.") and _block_of(name, blocks) not in anatomy.block_names for blocks in lists
-        )
-        if owner in layers or beyond:
+        if is_linear(modules.get(name.rpartition(".")[0], module)):
             return name
+        for path, length in lists.items():
+            number = name.removeprefix(f"{path}.").partition(".")[0]
+            if name.startswith(f"{path}.") and number.isdecimal() and int(number) >= length:
+                return name
     return None
-
-
-def _block_of(name: str, blocks: str) -> str:
-    return f"{blocks}.{name.removeprefix(f'{blocks}.').partition('.')[0]}"
 
 
 def check_finite(module: torch.nn.Module, name: str) -> None:

@@ -18,6 +18,8 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "README.
 # What transformers reads of a folder, beside the weights.
 _SETTINGS = (".json", ".model", ".txt", ".jinja")
 _TEMPLATES = "additional_chat_templates"
+# Parts of a model that transformers would load in place of all others.
+_DISTRIBUTED = "shard-[0-9][0-9][0-9][0-9][0-9]-model-*-of-*.safetensors"
 # Adapters are loaded on top of another model, which they name.
 _ADAPTER = "adapter_config.json"
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -119,6 +121,8 @@ def _checked(folder: ModelFolder) -> ModelFolder:
         raise BrokenModel(f"{folder.name} is no model folder: it has no {CONFIG}")
     if is_there(folder.path / _ADAPTER):
         raise BrokenModel(f"{folder.name} is an adapter for another model ({_ADAPTER}): merge it into that model first")
+    if distributed := next(folder.path.glob(_DISTRIBUTED), None):
+        raise BrokenModel(f"{folder.name} is saved in parts of several processes ({distributed.name}): save it whole")
     try:
         present = [*folder.path.iterdir(), *(folder.path / _TEMPLATES).glob("*")]
     except OSError as error:

@@ -33,18 +33,24 @@ class TensorHeader:
 
 
 def tensor_headers(folder: ModelFolder) -> dict[str, TensorHeader]:
-    """Every tensor of a safetensors model by name. No two files may have the same, and each must lie where the index says."""
-    headers: dict[str, TensorHeader] = {}
-    for path in folder.weight_files:
-        with _opened(path) as file:
-            for name in list(file.keys()):
-                if name in headers:
-                    raise COPY_AGAIN.of(folder.path, f"has {name} in {headers[name].file.name} and in {path.name}")
-                part = file.get_slice(name)
-                headers[name] = TensorHeader(path, tuple(part.get_shape()), str(part.get_dtype()))
+    """Every tensor of a safetensors model by name, each where the index says that it is."""
+    headers = headers_of(folder.weight_files)
     for name, path in folder.indexed.items():
         if name not in headers or headers[name].file != path:
             raise COPY_AGAIN.of(folder.path, f"lacks {name} in {path.name}, where its index says that it is")
+    return headers
+
+
+def headers_of(files: Iterable[Path]) -> dict[str, TensorHeader]:
+    """Every tensor of some files by name; no two files may have the same."""
+    headers: dict[str, TensorHeader] = {}
+    for path in files:
+        with _opened(path) as file:
+            for name in list(file.keys()):
+                if name in headers:
+                    raise COPY_AGAIN.of(path, f"has {name}, and so has {headers[name].file.name}")
+                part = file.get_slice(name)
+                headers[name] = TensorHeader(path, tuple(part.get_shape()), str(part.get_dtype()))
     return headers
 
 

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-
 from laaciq.corpus import Split, Texts
 from laaciq.engine.input_files import Refusal, read_bytes
 from laaciq.engine.json_input import read_record

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel, ModelFolder, load
 from laaciq.models.foreign.parts import Parts
 from laaciq.options import CHECKPOINT_METHOD
-from laaciq.quantization.checkpoint import check_parts, layer_name
+from laaciq.quantization.checkpoint import read_section
+from laaciq.quantization.checkpoint_checks import check_parts, layer_name
 from laaciq.quantization.plan import Plan
 from laaciq.quantization.stored import part_shapes, read_stored
 
@@ -39,6 +38,6 @@ class _OurFormat:
 
 def load_dequantized(folder: ModelFolder, *, device: str = "auto") -> LanguageModel:
     """Load any model with plain weights: one of ours dequantized, others as `load` does."""
-    settings: dict[str, Any] = folder.quantization or {}
+    settings = folder.quantization or {}
     ours = settings.get("quant_method") == CHECKPOINT_METHOD
-    return load(folder, device=device, form=_OurFormat(Plan.model_validate(settings["plan"])) if ours else None)
+    return load(folder, device=device, form=_OurFormat(read_section(folder.path).plan) if ours else None)

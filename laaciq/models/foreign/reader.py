@@ -72,7 +72,7 @@ def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
 def missing_library(settings: Mapping[str, Any] | None) -> str:
     """A hint for the error that a model does not load: the library that transformers needs for a format that we do not read."""
     method = (settings or {}).get("quant_method")
-    if not isinstance(method, str):
+    if not isinstance(method, str) or method == CHECKPOINT_METHOD:
         return ""
     return f"; it is quantized by {method}, which transformers reads with {_LIBRARIES.get(method, method)} installed"
 
