@@ -30,7 +30,7 @@ def tasks(
 
 
 def lm_eval(words: Annotated[list[str] | None, typer.Argument(help="Arguments of lm-eval.")] = None) -> None:
-    """Run lm-evaluation-harness with 'laaciq' among its models. All further arguments are its own."""
+    """Run lm-evaluation-harness with 'laaciq' among its models. All other arguments go to lm-evaluation-harness."""
     from laaciq.lm_eval import command_line
 
     command_line(words or [])

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
@@ -26,15 +26,14 @@ from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.report.card import CardContents, model_card
 from laaciq.report.card_head import card_head
+from laaciq.strict import StrictModel
 
 Result = TypeVar("Result", bound=BaseModel)
 _CHECKPOINT = "checkpoint"
 
 
-class Card(BaseModel):
+class Card(StrictModel):
     """A card that was written. `lacking` names what is missing in its metadata, and the option that adds it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str
     text: str

@@ -10,13 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.options import CheckOptions
 from laaciq.options.keywords import CheckKeywords
+from laaciq.strict import StrictModel
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 JudgedBy = Literal["estimate", "upper end", "lower end"]
@@ -25,11 +26,7 @@ EXIT_STATUS: dict[Verdict, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 FEWEST_DOCUMENTS = 8
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LanguageVerdict(_Result):
+class LanguageVerdict(StrictModel):
     """One language under `--max-D`. `degradation` is None if the language collapsed."""
 
     language: str
@@ -41,7 +38,7 @@ class LanguageVerdict(_Result):
         return f"{self.name} {'collapsed' if self.degradation is None else _interval(self.degradation)}"
 
 
-class LimitVerdict(_Result):
+class LimitVerdict(StrictModel):
     """One limit. `languages` are those that fail or are inconclusive, worst first; always empty for the disparity."""
 
     option: Literal["--max-D", "--max-disparity"]
@@ -49,13 +46,13 @@ class LimitVerdict(_Result):
     judged_by: JudgedBy
     verdict: Verdict
     reason: str
-    languages: list[LanguageVerdict] = []
+    languages: list[LanguageVerdict] = Field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.verdict} {self.option} {self.limit:g}, judged by the {self.judged_by}: {self.reason}"
 
 
-class CheckResult(_Result):
+class CheckResult(StrictModel):
     """All limits that were given, and one verdict: FAIL if one fails, PASS only if all pass."""
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""`generate`: text from a checkpoint with language tables, each prompt under the scales of its own language."""
+"""`generate`: text from a checkpoint with language tables, each prompt with the scales of its language."""
 
 from __future__ import annotations
 

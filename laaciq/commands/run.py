@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
@@ -33,6 +31,7 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.measurement import Measurement
@@ -42,15 +41,13 @@ from laaciq.trials.session import Session
 RUN, BASELINE = "", "baseline/"
 
 
-class RunResult(Displayed, BaseModel):
+class RunResult(Displayed, StrictModel):
     """What the theory predicted (`screening`) and what was measured (`evaluation`).
 
     `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was chosen, and `baseline` what GPTQ of the same size,
     calibrated on English, costs. `spread` (over draws of calibration text), `generation` and `numeric_noise` are there where they were
     requested.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: RunOptions
     screening: Screening
@@ -179,7 +176,7 @@ class Chain:
         root = session.store.folder(arm.checkpoint, arm.key, fill)
         test = self._with_checkpoint(decision.plans)
         if left_out := [code for code in session.split.test.languages if code not in test.languages]:
-            session.progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
+            session.progress.say(f"Not served, so without a checkpoint: {', '.join(left_out)}.")
         return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
 
     def _with_checkpoint(self, plans: PlanSet) -> Texts:

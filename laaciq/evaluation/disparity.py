@@ -1,4 +1,4 @@
-"""Disparity between languages, told apart from noise.
+"""Disparity between languages, and how much of it is noise.
 
 The largest minus the smallest of many noisy values is large even if all languages are equal (37 equal ones give 4.3 standard errors). Its
 interval allows for that (`laaciq.stats.extremes`), and decides alone whether languages differ beyond noise.
@@ -18,12 +18,12 @@ def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
     degradations, disparity = losses.degradations, losses.disparity()
     observed = degradations.values
     under_null = degradations.noise(losses.draws, seed).var(axis=1)
-    worst_half, disparity_half = cross_fitted(losses, seed=seed, splits=splits)
+    worst_cross_fitted, disparity_cross_fitted = cross_fitted(losses, seed=seed, splits=splits)
     return Disparity(
         plug_in=disparity.estimate,
         noise_floor=disparity.noise_floor,
-        cross_fitted=disparity_half,
-        cross_fitted_worst=worst_half,
+        cross_fitted=disparity_cross_fitted,
+        cross_fitted_worst=worst_cross_fitted,
         between_deviation=between_deviation(observed, degradations.covariance),
         heterogeneity_p=exceedance_p(float(observed.var()), under_null),
         worst_language=losses.codes[int(observed.argmax())],

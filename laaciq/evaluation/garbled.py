@@ -24,7 +24,7 @@ def garbled(text: str, script: str) -> bool:
     - U+FFFD stands in it, other than for one character at the very end, which the token limit may have cut;
     - it ends in a loop: a unit of up to 24 characters, 4 times or more, over at least a quarter of the text;
     - it repeats itself: less than half of its runs of 8 characters are different ones (1 − seq-rep-n, Welleck et al. 2020, here in
-      characters because words are not told apart in every script).
+      characters because not every script separates words).
     """
     bare = text.strip()
     whole = bare.rstrip("\ufffd")

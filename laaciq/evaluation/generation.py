@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from transformers import GenerationConfig
 
 from laaciq.corpus import Passages
@@ -21,6 +20,7 @@ from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation.garbled import garbled
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import start_tokens
+from laaciq.strict import StrictModel
 
 PROMPTS = 8
 NEW_TOKENS = 48
@@ -28,20 +28,16 @@ NEW_TOKENS = 48
 BATCH = 8
 
 
-class Continuations(BaseModel):
+class Continuations(StrictModel):
     """One model's continuations of one language's prompts. `same_language` is None where the identifier does not know the language."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     same_language: float | None
     garbled: float
     example: str
 
 
-class GenerationResult(BaseModel):
+class GenerationResult(StrictModel):
     """One language before and after: shares of continuations that stay in the language, and that are garbled."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     prompts: int
@@ -58,7 +54,7 @@ def continue_prompts(
     new_tokens: int = NEW_TOKENS,
     advance: Callable[[int], None] = lambda prompts: None,
 ) -> GenerationResult:
-    """Let both models continue the beginnings of passages. `advance` is told the number of prompts that both have continued."""
+    """Let both models continue the beginnings of passages. `advance` receives the number of prompts that both have continued."""
     _check(original, quantized, passages, prompts, new_tokens)
     identifier = LanguageIdentifier()
     count = min(prompts, len(passages))
@@ -84,7 +80,7 @@ def continue_prompts(
 
 
 def prompt_of(text: str, script: str) -> str:
-    """The first half: up to the last space of its own second half, or, where words have no spaces between them, to a character."""
+    """The first half of the passage, cut at its last space or, in scripts without spaces, between two characters."""
     middle = max(1, len(text) // 2)
     space = -1 if script in UNSPACED else text.rfind(" ", middle // 2, middle + 1)
     if space > 0:
@@ -156,7 +152,7 @@ def _continuations(
 
 
 def _end_tokens(model: LanguageModel) -> list[int]:
-    """The checkpoint's own end tokens (chat models have several), else the tokenizer's."""
+    """The checkpoint's end tokens (chat models have several), else the tokenizer's."""
     candidates = (model.module.generation_config.eos_token_id, model.tokenizer.eos_token_id)
     ends = next((end for end in candidates if end is not None), None)
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

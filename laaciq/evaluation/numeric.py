@@ -6,10 +6,10 @@ import copy
 from dataclasses import replace
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.models import LanguageModel
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.session import Session
 
@@ -17,10 +17,8 @@ from laaciq.trials.session import Session
 PASSAGES = 2
 
 
-class NumericNoise(BaseModel):
+class NumericNoise(StrictModel):
     """Largest |ΔNLL per token| of any language, and where: the original in `precision` against the original in `other`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     precision: str
     other: str

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.engine.display import Displayed
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Likelihood(_Result):
+class Likelihood(StrictModel):
     """How well one model predicts one language's text."""
 
     nll_per_token: float
@@ -25,7 +20,7 @@ class Likelihood(_Result):
     bits_per_byte: float
 
 
-class LanguageResult(_Result):
+class LanguageResult(StrictModel):
     """One language. `degradation` is D(λ) = exp(ΔNLL per token) − 1, None where the language collapsed.
 
     `relative_bits` is ΔNLL/NLL, the relative increase in bits per byte; `bits_per_passage` is Δbits for the same content, on parallel
@@ -57,7 +52,7 @@ class LanguageResult(_Result):
         return self.served and not self.collapsed
 
 
-class Disparity(_Result):
+class Disparity(StrictModel):
     """How unequally the languages pay: max D − min D over those that are served and did not collapse.
 
     `plug_in` is the observed value with its interval, which alone decides whether languages differ beyond noise. `noise_floor` is what noise
@@ -81,7 +76,7 @@ class Disparity(_Result):
         return self.plug_in.low > 0
 
 
-class Summary(_Result):
+class Summary(StrictModel):
     """All languages together. Averages are taken over ΔNLL per token and then turned into D, never over D.
 
     `mean` and `worst_quarter` are None where no language is judged; `hurt_share` and `half_loss_passage_share` (the smallest share of
@@ -99,7 +94,7 @@ class Summary(_Result):
     worst_by: dict[str, str]
 
 
-class Evaluation(Displayed, _Result):
+class Evaluation(Displayed, StrictModel):
     """A quantized model against its original, by language."""
 
     version: Literal[1] = 1
@@ -132,7 +127,7 @@ class Evaluation(Displayed, _Result):
         return [r for r in self.worst_first if r.judged]
 
     def frame(self) -> pandas.DataFrame:
-        """One row a language; intervals become columns such as `degradation.low`."""
+        """One row per language; intervals become columns such as `degradation.low`."""
         from laaciq.frames import flat_frame
 
         return flat_frame([result.model_dump() for result in self.languages])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.evaluation.results import Evaluation
+from laaciq.strict import StrictModel
 
 
-class Spread(BaseModel):
-    """D over several draws of calibration text, one entry per draw, the run's own first. None stands for a language that collapsed, and for
-    a draw in which nothing could be judged."""
+class Spread(StrictModel):
+    """D over several draws of calibration text, one entry per draw; the first is the run itself.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    None stands for a language that collapsed, and for a draw in which nothing could be judged.
+    """
 
     by_language: dict[str, list[float | None]]
     worst: list[float | None]

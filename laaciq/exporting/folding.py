@@ -10,7 +10,7 @@ from laaciq.corpus import Texts
 from laaciq.engine.progress import Progress
 from laaciq.evaluation import Evaluation, evaluate_measurements
 from laaciq.exporting.results import Misfit
-from laaciq.exporting.source import Source
+from laaciq.exporting.source import CheckpointSource
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.quantization.checkpoint import apply_checkpoint, stream_checkpoint
@@ -21,7 +21,7 @@ from laaciq.trials.measurement import measure_each
 from laaciq.trials.quantized_copy import copy_of
 
 
-def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
+def changes_numbers(source: CheckpointSource, misfits: list[Misfit]) -> bool:
     """Tables that differ are lost; else it depends on whether weights need more than 16 bits."""
     if any(misfit.folded_to == "shared scales" or source.plan[misfit.tensor].tables for misfit in misfits):
         return True
@@ -37,7 +37,7 @@ def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
 
 
 def evaluate_folding(
-    source: Source,
+    source: CheckpointSource,
     misfits: list[Misfit],
     test: Texts,
     options: MeasureOptions,
@@ -73,7 +73,7 @@ def evaluate_folding(
 
 
 @torch.no_grad()
-def folded_copy(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
+def folded_copy(original: LanguageModel, source: CheckpointSource, misfits: list[Misfit]) -> LanguageModel:
     """A copy of the original with the weights of the export: codes as in the checkpoint, folded tensors rounded to 16 bits."""
     quantized = copy_of(original)
     apply_checkpoint(quantized, source.folder)

@@ -107,7 +107,7 @@ def _by_block(grid: np.ndarray, plan: TensorPlan) -> np.ndarray:
 
 
 def _nibbles(codes: np.ndarray) -> np.ndarray:
-    """Two codes a byte: the first half of a block in the low bits, the second half in the high ones."""
+    """Two codes per byte: the first half of a block in the low bits, the second half in the high ones."""
     small = codes.astype(np.uint8)
     return small[..., : BLOCK // 2] | small[..., BLOCK // 2 :] << 4
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from laaciq.exporting.contents import Coded, read_contents
 from laaciq.exporting.gguf import from_codes, write_gguf
 from laaciq.exporting.results import Misfit, Written
-from laaciq.exporting.source import Source
+from laaciq.exporting.source import CheckpointSource
 
 
 class GgufFormat:
     name = "gguf"
 
-    def misfits(self, source: Source) -> list[Misfit]:
+    def misfits(self, source: CheckpointSource) -> list[Misfit]:
         """Whether blocks hold a matrix depends on its codes, so all are read."""
         misfits = []
         for _, stored in read_contents(source.folder):
@@ -22,7 +22,7 @@ class GgufFormat:
                 misfits.append(Misfit.of(stored.plan, blocks if isinstance(blocks, str) else None))
         return [misfit for misfit in misfits if misfit is not None]
 
-    def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
+    def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         written = write_gguf(source.folder, folder)
         quantized = {plan.name for plan in source.plan.tensors if plan.quantized}
         carried = [tensor for tensor in written.tensors if tensor.name in quantized and tensor.folded is None]

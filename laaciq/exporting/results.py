@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.evaluation import Evaluation
 from laaciq.quantization.plan import TensorPlan
+from laaciq.strict import StrictModel
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Misfit(_Strict):
+class Misfit(StrictModel):
     """A tensor that a format cannot carry as it is, why, and what folding makes of it."""
 
     tensor: str
@@ -33,7 +28,7 @@ class Misfit(_Strict):
         return None
 
 
-class Rule(_Strict):
+class Rule(StrictModel):
     """A rule of a runtime, and the layers that break it."""
 
     rule: str
@@ -50,7 +45,7 @@ class Written:
     notes: list[str]
 
 
-class Exported(_Strict):
+class Exported(StrictModel):
     """`layouts` counts the layers stored in each way, `widened` those with more bits or smaller groups than in the checkpoint. `before` and
     `after` are evaluations of the checkpoint and of the export, where folding changed numbers. Sizes are of the files with weights."""
 

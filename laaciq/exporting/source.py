@@ -15,7 +15,7 @@ from laaciq.quantization.plan import Plan
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """`linears` are the linear layers of the blocks by the name of their weight, `brain_floats` the tensors stored in bfloat16."""
 
     folder: Path
@@ -30,7 +30,7 @@ class Source:
         return weight_bytes(self.folder)
 
 
-def read_source(checkpoint: str | Path) -> Source:
+def read_source(checkpoint: str | Path) -> CheckpointSource:
     folder = Path(checkpoint)
     if not is_checkpoint(folder):
         raise BadOption(f"{folder} is no laaciq checkpoint: give a folder that 'laaciq quantize' or 'laaciq run' wrote")
@@ -42,7 +42,7 @@ def read_source(checkpoint: str | Path) -> Source:
     if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
         raise BrokenModel(f"{folder} has a plan for another model: there is no layer {strange[0]}; quantize again")
     brain_floats = frozenset(config.get("quantization_config", {}).get("brain_floats", ()))
-    return Source(folder, plan, config, kind, linears, brain_floats)
+    return CheckpointSource(folder, plan, config, kind, linears, brain_floats)
 
 
 def weight_bytes(folder: Path) -> int:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from laaciq.errors import BadOption
 from laaciq.options.values import Repeated, flag
+from laaciq.strict import StrictModel
 
 # Folder of all default folders.
 RUNS = Path("laaciq-runs")
@@ -43,14 +44,12 @@ class Only:
         return None if name not in self.names or self.holds(options) else self.reason
 
 
-class Options(BaseModel):
+class Options(StrictModel, allow_inf_nan=False):
     """Strict: an unknown name is an error that names the nearest known one, and so is a given option without effect.
 
     `verb` is the command, `positional` its arguments in order. `conditions` say which options have no effect beside which others; those of
     base classes hold too.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     verb: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()

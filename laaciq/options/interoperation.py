@@ -8,7 +8,7 @@ from pydantic import Field
 
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import MeasuredModelOptions, MeasureOptions, PassageOptions, TextOptions
-from laaciq.options.values import ExportFormat, Source
+from laaciq.options.values import ExportFormatName, Source
 
 _MEASURED = frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields, *PassageOptions.model_fields})
 
@@ -27,7 +27,7 @@ class ExportOptions(PassageOptions, MeasureOptions, TextOptions):
     )
 
     checkpoint: Source = Field(description="Checkpoint: a folder that 'laaciq quantize' or 'laaciq run' wrote.")
-    format: ExportFormat = Field(description="Format to write: compressed-tensors, gptq or gguf.")
+    format: ExportFormatName = Field(description="Format to write: compressed-tensors, gptq or gguf.")
     against: Source | None = Field(
         default=None, description="Original model; needed if --fold changes what the model computes."
     )

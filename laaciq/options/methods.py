@@ -76,11 +76,11 @@ METHODS = {
         ),
         Method("rtn", "Rounds to nearest on the min–max grid of every group.", "minmax"),
         Method("mse", "Rounds to nearest on the grid of every group that minimises its squared error.", "mse"),
-        Method("aciq", "ACIQ: clips every group at σ·f(κ, B), with our own fit of f at every width.", "aciq"),
+        Method("aciq", "ACIQ: clips every group at σ·f(κ, B), with our fit of f at every width.", "aciq"),
         Method(
             "la-aciq",
             "LA-ACIQ: clips every group at σ·f(κ_eff(λ), B), κ_eff averaged over languages. f is the published one at 4 bits; "
-            "at other widths, for which none is published, it is our own fit.",
+            "no f is published for other widths, so our fit is used there.",
             "la-aciq",
         ),
         Method(

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from laaciq.errors import BadOption
 from laaciq.options.groups import GridOptions, MeasuredModelOptions, PassageOptions, ScaleOptions
 from laaciq.options.methods import METHODS, find_method
-from laaciq.options.values import BITS, Bits, Languages, Part
+from laaciq.options.values import BITS, Bits, Languages, SensitivityPart
 
 
 class SensitivityOptions(GridOptions, PassageOptions, MeasuredModelOptions):
@@ -17,9 +17,9 @@ class SensitivityOptions(GridOptions, PassageOptions, MeasuredModelOptions):
 
     verb: ClassVar[str] = "sensitivity"
 
-    part: Part = Field(
+    part: SensitivityPart = Field(
         default="calibration",
-        description="Part of the texts to measure on: calibration, so that bits may be chosen from the result, or test.",
+        description="SensitivityPart of the texts to measure on: calibration, so that bits may be chosen from the result, or test.",
     )
 
 

@@ -29,9 +29,9 @@ Effort = Literal["fast", "full"]
 # Where a checkpoint is to run.
 Runtime = Literal["laaciq", "vllm"]
 # Which part of the texts is measured.
-Part = Literal["calibration", "test"]
+SensitivityPart = Literal["calibration", "test"]
 # Formats that `laaciq export` writes.
-ExportFormat = Literal["compressed-tensors", "gptq", "gguf"]
+ExportFormatName = Literal["compressed-tensors", "gptq", "gguf"]
 
 # The rule that sets the grid of every group.
 Clip = Literal["minmax", "mse", "aciq", "la-aciq", "effective", "minimax"]

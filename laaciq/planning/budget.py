@@ -63,7 +63,7 @@ def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPl
 
 
 def user_weights(entries: tuple[str, ...], languages: list[str]) -> np.ndarray | None:
-    """`("eng=5", "swa=2")` → by language, one where nothing is said."""
+    """`("eng=5", "swa=2")` → weights by language; the default is 1."""
     if not entries:
         return None
     weights = dict.fromkeys(languages, 1.0)

@@ -30,7 +30,7 @@ MOST_BYTES = 2**31
 
 @dataclass(frozen=True)
 class Curvature:
-    """Of each matrix, by its name: half the mean squared gradient a token, summed over pools of inputs, (languages, outputs, pools)."""
+    """Of each matrix, by its name: half the mean squared gradient per token, summed over pools of inputs, (languages, outputs, pools)."""
 
     languages: list[str]
     pooled: int | None

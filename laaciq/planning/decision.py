@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from laaciq.corpus import Split, Texts
 from laaciq.engine.store import key_of
@@ -18,16 +18,15 @@ from laaciq.planning.search import search_plan
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan, PlanSet, count_size
+from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
 
 # Passages per language that are profiled where a method reads no more of the profile than which languages are served.
 SERVED_PASSAGES = 4
 
 
-class Decision(BaseModel):
+class Decision(StrictModel):
     """The plans, and how they were chosen where they were planned."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     plans: PlanSet
     planning: Planning | None = None

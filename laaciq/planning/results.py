@@ -5,24 +5,20 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.options import Effort, Objective
 from laaciq.quantization.plan import Plan
+from laaciq.strict import StrictModel
 from laaciq.trials.measurement import Measurement
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PredictedLosses(_Result):
+class PredictedLosses(StrictModel):
     """ΔNLL per token for every tensor group, format and language."""
 
     losses: list[list[list[float]]]
 
 
-class PlanLosses(_Result):
+class PlanLosses(StrictModel):
     """A plan on validation text, along the planning's languages, in nats per token: KL(original ‖ quantized), and ΔNLL."""
 
     divergence: list[float]
@@ -37,14 +33,14 @@ class PlanLosses(_Result):
         )
 
 
-class Probe(_Result):
+class Probe(StrictModel):
     """A plan that predictions are scaled by, a random one or the first: what was predicted for each language, and what was measured."""
 
     predicted: list[float]
     measured: PlanLosses
 
 
-class Round(_Result):
+class Round(StrictModel):
     """One plan that was quantized and measured on validation text; `weights` and `losses` go along the planning's languages."""
 
     weights: list[float]
@@ -54,7 +50,7 @@ class Round(_Result):
     value: float
 
 
-class FrontPoint(_Result):
+class FrontPoint(StrictModel):
     """The best predicted plan of one size."""
 
     bits_per_weight: float
@@ -62,7 +58,7 @@ class FrontPoint(_Result):
     disparity: float
 
 
-class Agreement(_Result):
+class Agreement(StrictModel):
     """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of |measured /
     predicted − 1| after the languages' scales were fitted."""
 
@@ -70,7 +66,7 @@ class Agreement(_Result):
     error: float
 
 
-class Planning(_Result):
+class Planning(StrictModel):
     """`gap` is between the predicted objective and the bound that HiGHS proved; `chosen` is the round whose plan this is.
 
     A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL per

@@ -84,7 +84,7 @@ def make_search_space(
     *,
     advance: Callable[[int], None] = lambda groups: None,
 ) -> SearchSpace:
-    """Quantize every tensor in every way, by the plan's own grid and to the nearest code. `gains` are those of second-order rounding."""
+    """Quantize every tensor in every way, on its grid, to the nearest code. `gains` are those of second-order rounding."""
     losses = []
     for group in groups:
         rows = [

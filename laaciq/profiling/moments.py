@@ -1,7 +1,7 @@
 """Mean, σ and κ of weights in float64, pooled without loss over pieces, tensors and dtypes; and the largest magnitudes of a tensor.
 
 A tensor is read in pieces, so that beside it only a constant is held (for the top 10 % of magnitudes: those). The moments of a piece are
-taken about its own mean and joined by the pairwise formulas of Chan, Golub & LeVeque (1983) and Pébay (2008, SAND2008-6212), which lose
+taken about the piece's mean and joined by the pairwise formulas of Chan, Golub & LeVeque (1983) and Pébay (2008, SAND2008-6212), which lose
 nothing to a mean far from zero.
 """
 
@@ -17,7 +17,7 @@ import torch
 
 from laaciq.errors import BrokenModel
 
-# Of so many weights, the float64 copy and the powers made from it stay in a core's own cache.
+# Of so many weights, the float64 copy and the powers made from it stay in a core's cache.
 _PIECE = 2**15
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # float64 holds sums of fourth powers of magnitudes below this, and above its inverse. Only float64 tensors can reach it.

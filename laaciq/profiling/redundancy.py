@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Texts
 from laaciq.errors import BadOption, BrokenTexts
@@ -25,6 +24,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import batch_tokens, batches, read_through, score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
+from laaciq.strict import StrictModel
 
 # Groups of documents. Four give the same estimate; with eight its standard error is known to some 25 %.
 FOLDS = 8
@@ -33,14 +33,12 @@ FOLDS = 8
 # Spectral
 
 
-class SpectralRedundancy(BaseModel):
+class SpectralRedundancy(StrictModel):
     """H and R = log `width` − H of one layer in one language, in nats, corrected for sample size.
 
-    `plug_in_entropy` is H of the sample's own eigenvalues: too small by about rank / (2 · tokens). `redundancy` may come out a little below 0.
+    `plug_in_entropy` is H of the sample's eigenvalues: too small by about rank / (2 · tokens). `redundancy` may come out a little below 0.
     `standard_error` is over documents; None where there is but one fold of them, and then nothing corrects for tokens that hang together.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     width: int
     tokens: int
@@ -154,10 +152,10 @@ def predictive_redundancy(
 ) -> dict[str, float]:
     """R = (NLL without S − NLL) / (NLL of unigrams − NLL) per token, by language, for a causal model and the blocks S.
 
-    *Without S*: each block of S adds, instead of its own update of the residual stream, the update's mean over the language's calibration
+    *Without S*: each block of S adds, instead of its update of the residual stream, the update's mean over the language's calibration
     text, taken in the whole model. Given λ a constant says nothing about y, and the blocks after it still get inputs of the usual size;
-    skipping the block would also count what its constant part is needed for. Start tokens and the first position keep a mean of their
-    own: that is where attention sinks arise, and before the first token of the text nothing depends on it.
+    skipping the block would also count what its constant part is needed for. Start tokens and the first position keep separate
+    means: that is where attention sinks arise, and before the first token of the text nothing depends on it.
 
     *Unigrams* of the language: (count in its calibration text + 1) / (tokens there + types), over the types seen there or in `texts`.
 
@@ -192,9 +190,9 @@ def _language_redundancy(
     # What comes before the first scored token: the start tokens or, where there are none, the first token of the text.
     leading = next(sequence.positions[0] for passage in fitted for sequence in passage.sequences) + 1
     updates = _mean_updates(model, fitted, sorted(set(blocks)), leading)
-    found = score(model, _without_blocks(model, updates), prepared)
-    tokens = found.tokens.sum()
-    nll, nll_without = found.original_nll.sum() / tokens, found.quantized_nll.sum() / tokens
+    scores = score(model, _without_blocks(model, updates), prepared)
+    tokens = scores.tokens.sum()
+    nll, nll_without = scores.original_nll.sum() / tokens, scores.quantized_nll.sum() / tokens
     zero = unigram_nll(_targets(prepared), _targets(fitted))
     return float((nll_without - nll) / (zero - nll)) if zero > nll else math.nan
 
@@ -248,7 +246,7 @@ def _mean_updates(
     finally:
         for handle in handles:
             handle.remove()
-    means = {index: own[:-1] / counts.clamp_min(1)[:, None] for index, own in sums.items()}
+    means = {index: total[:-1] / counts.clamp_min(1)[:, None] for index, total in sums.items()}
     return {index: _MeanUpdate(mean[:-1], mean[-1]) for index, mean in means.items()}
 
 

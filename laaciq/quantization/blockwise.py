@@ -64,7 +64,7 @@ class BlockStream:
 
     @torch.inference_mode()
     def second_moments(self, index: int, layers: list[LinearLayer]) -> dict[str, SecondMoments]:
-        """Σ_λ w_λ E_λ of the inputs of a block's layers, as the stream reaches it. The block's own weights are still the original's."""
+        """Σ_λ w_λ E_λ of the inputs of a block's layers, as the stream reaches it. The block's weights are still the original's."""
         sums = MomentSums()
         for batch in self.batches:
             # What no block made is the same for both.

@@ -40,11 +40,11 @@ class Calibration:
         """Validation text of these languages, at least a passage of each."""
         if self.validation is None:
             raise BadOption("plans and epochs of tuning are chosen on validation text: give texts that are split")
-        found = self.validation.select(languages)
-        for code, passages in found.by_language.items():
+        texts = self.validation.select(languages)
+        for code, passages in texts.by_language.items():
             if not len(passages):
                 raise BadOption(f"too little text in {code} to set some aside for validation: give more passages")
-        return found
+        return texts
 
     def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
         if self.profile is None:

@@ -1,4 +1,4 @@
-"""Compensated rounding: second-order rounding towards what the original's layer puts out on the original's own inputs, and codes that are
+"""Compensated rounding: second-order rounding towards what the original's layer puts out on the original's inputs, and codes that are
 looked at again once all are there.
 
 Block by block, a layer's inputs x̂ are what quantized blocks made of the text, where the original's were x. The weights whose outputs on x̂ are
@@ -17,8 +17,8 @@ from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.second_order import BLOCK, DAMPING, GridByInput
 
-# Of the change that would make up for everything on the calibration text. On text held back all of it did worse than none, half of it best
-# (the reference model at 3 and 4 bits, Gemma 3 270M at 4: docs/frontier.md).
+# Share of the change that would compensate for everything on the calibration text. On held-out text all of it was worse than none and half was
+# best (the reference model at 3 and 4 bits, Gemma 3 270M at 4: docs/frontier.md).
 SHARE = 0.5
 # Passes over the inputs. One, two and four left a KL of 0.0864, 0.0861 and 0.0856 on text held back (the reference model, 4 bits).
 SWEEPS = 2
@@ -53,16 +53,16 @@ def descend(
             stop = min(start + BLOCK, len(values))
             here, moves = slope[start:stop].clone(), torch.empty_like(slope[start:stop])
             parts = (values[start:stop], here, moves, wide[start:stop, start:stop])
-            for i, value, own, move, coupled in zip(range(start, stop), *(p.unbind() for p in parts), strict=True):
-                _, best = rows[i].nearest(value.sub(own, alpha=1 / pivots[i]))
+            for i, value, gradient, move, coupled in zip(range(start, stop), *(p.unbind() for p in parts), strict=True):
+                _, best = rows[i].nearest(value.sub(gradient, alpha=1 / pivots[i]))
                 torch.sub(best, value, out=move)
                 if free is not None:
                     move.mul_(free[i])
                 here.addr_(coupled, move)
             values[start:stop] += moves
             slope.addmm_(wide[:, start:stop], moves)
-    found, _ = steps.nearest(values)
-    return found.T.to(torch.uint8).contiguous()
+    nearest, _ = steps.nearest(values)
+    return nearest.T.to(torch.uint8).contiguous()
 
 
 def damped(moments: torch.Tensor) -> torch.Tensor:

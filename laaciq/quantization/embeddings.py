@@ -1,4 +1,4 @@
-"""An embedding table that is looked up in a checkpoint's codes: of every text only the rows of its own tokens are dequantized."""
+"""An embedding table that is looked up in a checkpoint's codes: only the rows of the tokens in the batch are dequantized."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class QuantizedEmbedding(StoredMatrix):
         return self.stored().dequantize(self.plan).to(self.table.weight.dtype)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        asked = ids.reshape(-1).long()
-        rows = self.plan.model_copy(update={"shape": (len(asked), self.embedding_dim)})
-        looked_up = read_rows(self.parts, self.plan, asked).dequantize(rows)
-        # The table's own forward on a table of just these rows; a copy, since other threads may be looking up too.
-        own = copy.copy(self.table)
-        own._buffers = own._buffers | {"weight": looked_up.to(self.table.weight.dtype)}
-        return own.forward(torch.arange(len(asked), device=ids.device).reshape(ids.shape))
+        tokens = ids.reshape(-1).long()
+        rows = self.plan.model_copy(update={"shape": (len(tokens), self.embedding_dim)})
+        looked_up = read_rows(self.parts, self.plan, tokens).dequantize(rows)
+        # Run the original class on a copy that holds just these rows; other threads may look up at the same time.
+        table = copy.copy(self.table)
+        table._buffers = table._buffers | {"weight": looked_up.to(self.table.weight.dtype)}
+        return table.forward(torch.arange(len(tokens), device=ids.device).reshape(ids.shape))

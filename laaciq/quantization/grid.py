@@ -97,7 +97,7 @@ def scale_type(scales: torch.Tensor) -> torch.dtype:
 
 
 def group(matrix: torch.Tensor, plan: TensorPlan, *, filler: float | None = None) -> torch.Tensor:
-    """(outputs, groups, inputs of a group); a short last group is filled up with its own last input, or with `filler`."""
+    """(outputs, groups, inputs of a group); a short last group is filled up with its last input, or with `filler`."""
     short = -matrix.shape[-1] % plan.group_inputs
     if short and filler is None:
         matrix = pad(matrix[None].float(), (0, short), mode="replicate")[0]

@@ -14,7 +14,7 @@ from laaciq.engine.threads import one_thread
 from laaciq.quantization.kept import KeptWeights, to_16bit
 
 # Of the mean second moment, added to all; multiplied until H has a root in floating point.
-_DAMPENING = 1e-6
+_DAMPING = 1e-6
 # Matrices whose smaller side is larger than this have their leading singular vectors from subspace iteration: rounding errors have a
 # flat spectrum, and of one direction and its neighbour either does.
 _EXACT = 2**11
@@ -46,13 +46,13 @@ def fit_low_rank(
     # As large as one another: neither leaves the range of 16 bits before the other does.
     balance = (right.norm(dim=1) / left.norm(dim=0).clamp_min(1e-30)).sqrt()
     safe = balance.where(balance > 0, 1.0)
-    found = LowRank(to_16bit(left * safe), to_16bit(right / safe[:, None]))
-    rest = residual - found.product()
+    correction = LowRank(to_16bit(left * safe), to_16bit(right / safe[:, None]))
+    rest = residual - correction.product()
     if kept is not None:
         residual, rest = kept.put_into(residual, 0.0), kept.put_into(rest, 0.0)
     if _times(rest, root).norm() <= _times(residual, root).norm():
-        return found
-    return LowRank(torch.zeros_like(found.left), torch.zeros_like(found.right))
+        return correction
+    return LowRank(torch.zeros_like(correction.left), torch.zeros_like(correction.right))
 
 
 @one_thread()
@@ -60,9 +60,9 @@ def _root(moments: torch.Tensor) -> torch.Tensor:
     """S with S·Sᵀ = H + δI, δ as small as it may be: a vector for a diagonal H, else the Cholesky factor."""
     wide = moments.double()
     if wide.ndim == 1:
-        return (wide + _DAMPENING * wide.mean().clamp_min(1e-30)).sqrt().float()
+        return (wide + _DAMPING * wide.mean().clamp_min(1e-30)).sqrt().float()
     identity = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
-    damping = _DAMPENING * wide.diagonal().mean().clamp_min(1e-30)
+    damping = _DAMPING * wide.diagonal().mean().clamp_min(1e-30)
     while True:
         lower, failed = torch.linalg.cholesky_ex(wide + damping * identity)
         if not failed:

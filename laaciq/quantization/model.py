@@ -122,10 +122,10 @@ def _block_by_block(
         beside = any(plan[linear.name].rounding == "compensated" for linear in linears)
         stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
     for index in range(len(model.anatomy.block_names)):
-        own = [linear for linear in linears if linear.block == index]
-        moments = stream.second_moments(index, own)
-        with _restored(own):
-            for linear in own:
+        in_block = [linear for linear in linears if linear.block == index]
+        moments = stream.second_moments(index, in_block)
+        with _restored(in_block):
+            for linear in in_block:
                 tensor, seen = plan[linear.name], moments[linear.name]
                 known = TensorCalibration(_relative(seen.moments.diagonal())[None], effective_kurtosis=0.0)
                 wanted = linear.matrix

@@ -8,10 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, Field
 
 from laaciq.errors import BadOption
 from laaciq.options import BITS, FULL_BITS, Clip, GroupSize, KeptPercent, Rounding
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     from laaciq.models import Anatomy
@@ -26,11 +27,7 @@ def _storable(bits: int) -> int:
     return bits
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TensorPlan(_Strict):
+class TensorPlan(StrictModel):
     """How one matrix of shape (outputs, inputs) is stored: `bits` per code, a scale per group of inputs, set by the rule `clip`, and codes
     by `rounding`.
 
@@ -90,7 +87,7 @@ class TensorPlan(_Strict):
         return self.weights * self.bits + grid + kept + low_rank
 
 
-class Size(_Strict):
+class Size(StrictModel):
     """Counted in full. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
 
     block_bytes: int
@@ -101,7 +98,7 @@ class Size(_Strict):
     compression: float
 
 
-class Plan(_Strict):
+class Plan(StrictModel):
     """`weights` say how much each language's calibration text counts; they sum to one, and are empty if no text is read. `tables` are the
     clusters of languages that have separate scales. `passages` bounds the calibration passages per language that second-order rounding and
     tuning read. `tuned` is the number of epochs in which scales, norms and biases are tuned towards the original's predictions.
@@ -111,11 +108,11 @@ class Plan(_Strict):
     method: str
     tensors: list[TensorPlan]
     size: Size
-    weights: dict[str, float] = {}
-    tables: list[list[str]] = []
+    weights: dict[str, float] = Field(default_factory=dict)
+    tables: list[list[str]] = Field(default_factory=list)
     passages: int | None = None
     tuned: int = 0
-    predicted: dict[str, float] = {}
+    predicted: dict[str, float] = Field(default_factory=dict)
 
     @property
     def languages(self) -> list[str]:
@@ -138,7 +135,7 @@ class Plan(_Strict):
         return next((index for index, members in enumerate(self.tables) if language in members), None)
 
 
-class PlanSet(_Strict):
+class PlanSet(StrictModel):
     """The plans of one quantization by name: one under the empty name, or one per group of languages that has a separate checkpoint."""
 
     plans: dict[str, Plan]

@@ -83,7 +83,7 @@ def batched_by_language(
     model: LanguageModel, passages: Mapping[str, list[ScoredPassage]]
 ) -> list[tuple[list[str], list[ScoredSequence]]]:
     """Sequences of similar length together, with the language of each."""
-    pool = [(code, passage) for code, own in passages.items() for passage in own]
+    pool = [(code, passage) for code, prepared in passages.items() for passage in prepared]
     return [
         ([pool[owner][0] for owner in owners], sequences)
         for owners, sequences in batches([passage for _, passage in pool], batch_tokens(model))
@@ -113,7 +113,7 @@ def second_moments(
         with watched(layers, add):
             read_through(model, sequences)
         advance(sum(map(len, sequences)) / tokens)
-    return {name: found.moments for name, found in sums.by_layer.items()}
+    return {name: layer_sums.moments for name, layer_sums in sums.by_layer.items()}
 
 
 @contextmanager

@@ -111,9 +111,9 @@ class StoredMatrix(nn.Module):
 
     def _apply(self, fn: Callable[..., torch.Tensor], recurse: bool = True) -> Self:
         """`model.to(dtype)` changes what is computed in, never what is stored: scales keep their 16 bits."""
-        own = {} if self._owner else self.parts
+        parts = {} if self._owner else self.parts
         super()._apply(fn, recurse)
-        for name, before in own.items():
+        for name, before in parts.items():
             if (moved := self.get_buffer(name)).dtype != before.dtype:
                 setattr(self, name, before.to(moved.device))
         return self

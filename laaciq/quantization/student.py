@@ -21,7 +21,7 @@ from laaciq.quantization.plan import TensorPlan
 
 
 class Student(nn.Module):
-    """Runs the original's own code on other parameters, in float32: nothing is copied but what is not quantized, and the original stays
+    """Runs the original's code on other parameters, in float32: nothing is copied but what is not quantized, and the original stays
     what it is. Token matrices have scales like all others."""
 
     def __init__(self, model: LanguageModel, layers: Layers) -> None:

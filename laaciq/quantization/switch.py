@@ -17,7 +17,7 @@ from laaciq.quantization.plan import Plan
 
 @contextmanager
 def for_language(model: LanguageModel, code: str) -> Iterator[None]:
-    """Within the block, a model loaded from a checkpoint with tables uses the language's own, if it has one; others are as they are."""
+    """Within the block, a checkpoint with language tables uses the language's table, if there is one. Other models do not change."""
     switch = getattr(model.module, "language", None)
     if not isinstance(switch, LanguageSwitch):
         yield
@@ -62,6 +62,6 @@ class LanguageSwitch:
     @torch.inference_mode()
     def _set(self, table: int | None) -> None:
         self.table = table
-        # Every layer is asked, also where a switch that was interrupted has left them in two minds; one that is there already does nothing.
+        # Every layer, because an interrupted switch may have changed only some of them; a layer that is there already does nothing.
         for layer in self._layers:
             layer.use(table)

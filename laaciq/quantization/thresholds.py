@@ -18,7 +18,7 @@ SCANNED, REFINED = 14, 4
 _CORE_PIECE, _OTHER_PIECE = 2**15, 2**25
 
 # Errors (outputs, groups, inputs of a group) → cost by group.
-Cost = Callable[[torch.Tensor], torch.Tensor]
+GroupCost = Callable[[torch.Tensor], torch.Tensor]
 
 
 def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibration | None = None) -> Grid:
@@ -79,7 +79,7 @@ def _search(
     return Grid(torch.cat([piece.scales for piece in pieces]), zeros)
 
 
-def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
+def _cost(importance: torch.Tensor, plan: TensorPlan) -> GroupCost:
     # (groups, inputs of a group, languages), so that every group's errors meet all languages in one product.
     by_group = importance.permute(1, 2, 0).contiguous()
 
@@ -95,7 +95,9 @@ def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
     return cost
 
 
-def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: torch.dtype, also: Grid | None) -> Grid:
+def _search_piece(
+    groups: torch.Tensor, cost: GroupCost, plan: TensorPlan, dtype: torch.dtype, also: Grid | None
+) -> Grid:
     low, high = extremes(groups, plan)
     largest = torch.maximum(-low, high)
     mean_square = groups.square().mean(-1)

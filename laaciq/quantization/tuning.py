@@ -1,6 +1,6 @@
-"""Tuned scales: what is stored in 16 bits anyway is moved so that the quantized model predicts what the original predicts.
+"""Tuned scales: parameters that are stored in 16 bits anyway are trained so that the quantized model predicts what the original predicts.
 
-Codes stay, and with them the size. Σ_λ w_λ E_λ[KL(original ‖ quantized)] a token of calibration text is made smaller by gradient descent on
+Codes, and so the size, do not change. Σ_λ w_λ E_λ[KL(original ‖ quantized)] per token of calibration text is minimised by gradient descent on
 scales, norm gains and biases. (EfficientQAT, Chen et al. 2024, tunes step sizes end to end, on the loss of one text for all.)
 """
 
@@ -39,14 +39,14 @@ STEP_TOKENS = 512
 _LEARNED_FOR_ONE = 4
 # What a token costs, in forward passes: the original, the student and its gradients on what is learned from, both models on what is checked.
 _LEARNED, _CHECKED = 4, 2
-# A masked model is asked for one token in so many.
+# A masked model predicts one token in so many.
 _MASKED_EVERY = 7
 
 
 @dataclass(frozen=True)
 class Tuned:
     """`layers` with tuned scales, all else as it was; `others` are norm gains and biases by name, in 16 bits. `divergences` is the languages'
-    weighted KL a token on validation text, before tuning and after every epoch: the epoch of the least is what is kept."""
+    weighted KL per token on validation text, before tuning and after every epoch: the epoch of the least is what is kept."""
 
     layers: Layers
     others: Mapping[str, torch.Tensor]
@@ -62,18 +62,21 @@ def tune(
     epochs: int,
     progress: Progress = Progress(),
 ) -> Tuned:
-    """Tune towards `model`, which stays what it is, on the languages that the plan weighs. On validation text never worse than untuned: of
-    calibration text, which codes were rounded to fit, it could not be told."""
+    """`layers` tuned towards `model`, which does not change, on the languages that the plan weighs.
+
+    The result is never worse than untuned on validation text. Calibration text cannot decide that: the codes were rounded to fit it.
+    """
     texts = calibration.texts.select(plan.languages)
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
     most_passages = max(map(len, texts.by_language.values()))
     checked = calibration.validating(plan.languages).spread(held_passages(most_passages))
     learned, held = (
-        {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
+        {code: _prediction_tasks(model, part[code], calibration.options) for code in plan.weights}
+        for part in (texts, checked)
     )
     student = Student(model, layers)
-    twin = replace(model, module=student)
+    student_model = replace(model, module=student)
     pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
     by_token = weights_by_token(pool, plan.weights)
     steps = max(1, round(sum(len(s) for _, s in pool) / STEP_TOKENS))
@@ -83,22 +86,22 @@ def tune(
     )
     best = student.stored()
     chance = random.Random(calibration.options.seed)
-    # A CPU would rather dequantize once more than compute padding, an accelerator is given whole steps.
+    # On a CPU, dequantizing once more is cheaper than computing padding; an accelerator gets whole steps.
     most = STEP_TOKENS if model.device.type == "cpu" else max(batch_tokens(model), STEP_TOKENS)
     checking = _CHECKED * sum(passage.scored_tokens for passages in held.values() for passage in passages)
     learning = _LEARNED * sum(len(s) for _, s in pool)
     with progress.stage("tuning", float(epochs * learning + (epochs + 1) * checking)) as advance:
-        divergences = [_divergence(model, twin, held, plan.weights, advance)]
+        divergences = [_divergence(model, student_model, held, plan.weights, advance)]
         for _ in range(epochs):
             for step in _steps(pool, steps, chance):
                 for codes, sequences in _batched(step, most):
                     weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
-                    _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
+                    _descend(model, student_model, sequences, torch.tensor(weights, device=model.device) * steps)
                 optimizer.step()
                 optimizer.zero_grad()
                 schedule.step()
                 advance(_LEARNED * sum(len(s) for _, s in step))
-            divergences.append(_divergence(model, twin, held, plan.weights, advance))
+            divergences.append(_divergence(model, student_model, held, plan.weights, advance))
             if divergences[-1] == min(divergences):
                 best = student.stored()
     return Tuned(*best, divergences)
@@ -116,7 +119,7 @@ def _rates(student: Student) -> list[dict[str, Any]]:
         by_bits.setdefault(tensor.bits, []).append(steps)
     weights = sum(tensor.weights for tensor, _ in student.layers)
     mean = sum(tensor.bits * tensor.weights for tensor, _ in student.layers) / weights
-    scales = [{"params": own, "lr": SCALE_RATE * 2.0 ** (3 - bits)} for bits, own in by_bits.items()]
+    scales = [{"params": parameters, "lr": SCALE_RATE * 2.0 ** (3 - bits)} for bits, parameters in by_bits.items()]
     return [*scales, {"params": list(student.vector_steps), "lr": VECTOR_RATE * 2.0 ** (3 - mean)}]
 
 
@@ -126,10 +129,10 @@ def weights_by_token(pool: list[tuple[str, ScoredSequence]], weights: Mapping[st
     return {code: weight / max(tokens[code], 1) for code, weight in weights.items()}
 
 
-def _questions(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
-    """What the models are asked to predict. A masked model, which is watched on whole text, must have something to guess."""
-    found = readings(model, passages, options)
-    return found if model.kind != "masked" else [_masked(model, passage, n) for n, passage in enumerate(found)]
+def _prediction_tasks(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
+    """The passages with the tokens to predict. For a masked model, one token in `_MASKED_EVERY` is masked."""
+    prepared = readings(model, passages, options)
+    return prepared if model.kind != "masked" else [_masked(model, passage, n) for n, passage in enumerate(prepared)]
 
 
 def _masked(model: LanguageModel, passage: ScoredPassage, number: int) -> ScoredPassage:
@@ -177,12 +180,12 @@ def _divergence(
     weights: Mapping[str, float],
     advance: Advance,
 ) -> float:
-    found = score(
+    scores = score(
         model,
         student,
-        [passage for own in passages.values() for passage in own],
+        [passage for prepared in passages.values() for passage in prepared],
         advance=lambda tokens: advance(_CHECKED * tokens),
     )
-    owner = np.repeat(np.arange(len(passages)), [len(own) for own in passages.values()])
-    by_language = np.bincount(owner, found.kl) / np.maximum(np.bincount(owner, found.tokens), 1)
+    owner = np.repeat(np.arange(len(passages)), [len(prepared) for prepared in passages.values()])
+    by_language = np.bincount(owner, scores.kl) / np.maximum(np.bincount(owner, scores.tokens), 1)
     return float(sum(weights[code] * kl for code, kl in zip(passages, by_language, strict=True)))

@@ -34,7 +34,7 @@ class Fact(NamedTuple):
     verbatim: bool = False
 
 
-class Column(NamedTuple):
+class ResultColumn(NamedTuple):
     """A column of the table by language. `measure` is the key in `MEASURES` of what it shows, if any."""
 
     heading: str
@@ -72,23 +72,23 @@ def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
     return lines
 
 
-def columns(evaluation: Evaluation, baseline: Evaluation | None = None) -> list[Column]:
+def columns(evaluation: Evaluation, baseline: Evaluation | None = None) -> list[ResultColumn]:
     """`baseline` adds its D of each language."""
-    beside = [] if baseline is None else [Column("Baseline D", lambda r: _degradation(baseline[r.language]))]
-    bits_per_passage = Column("Bits per passage", _bits_per_passage, "bits_per_passage")
+    beside = [] if baseline is None else [ResultColumn("Baseline D", lambda r: _degradation(baseline[r.language]))]
+    bits_per_passage = ResultColumn("Bits per passage", _bits_per_passage, "bits_per_passage")
     return [
-        Column("Language", lambda r: f"{r.name} ({r.language})", numeric=False),
-        Column("Script", lambda r: r.script, numeric=False),
-        Column("Degradation D", _degradation, "degradation"),
+        ResultColumn("Language", lambda r: f"{r.name} ({r.language})", numeric=False),
+        ResultColumn("Script", lambda r: r.script, numeric=False),
+        ResultColumn("Degradation D", _degradation, "degradation"),
         *beside,
-        Column("Relative bits", _relative_bits, "relative_bits"),
+        ResultColumn("Relative bits", _relative_bits, "relative_bits"),
         *([bits_per_passage] if evaluation.parallel else []),
-        Column("Bits per byte, original", lambda r: number(r.original.bits_per_byte, 3)),
-        Column("Bits per byte, quantized", lambda r: number(r.quantized.bits_per_byte, 3)),
-        Column("KL per token", lambda r: number(r.kl_per_token, 3)),
-        Column("Same top token", lambda r: percent(r.top_agreement)),
-        Column("Passages", lambda r: f"{r.passages:,}"),
-        Column("Note", _note, numeric=False),
+        ResultColumn("Bits per byte, original", lambda r: number(r.original.bits_per_byte, 3)),
+        ResultColumn("Bits per byte, quantized", lambda r: number(r.quantized.bits_per_byte, 3)),
+        ResultColumn("KL per token", lambda r: number(r.kl_per_token, 3)),
+        ResultColumn("Same top token", lambda r: percent(r.top_agreement)),
+        ResultColumn("Passages", lambda r: f"{r.passages:,}"),
+        ResultColumn("Note", _note, numeric=False),
     ]
 
 

@@ -35,8 +35,8 @@ def pearson(x: ArrayLike, y: ArrayLike, *, draws: int = DRAWS, seed: int = 0) ->
     that n of them are fewer than n independent pairs, and both p and interval are then too hopeful. r sees straight lines alone, and one
     far point can make or break it.
 
-    >>> found = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
-    >>> f"r = {found.r:.2f}, p = {found.p:.3f}"
+    >>> correlation = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
+    >>> f"r = {correlation.r:.2f}, p = {correlation.p:.3f}"
     'r = 0.80, p = 0.104'
     """
     x, y = _columns(x, y)

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 class JointEstimates:
     """`values`, and their noise as a sum of independent `parts`: a covariance matrix, and the degrees of freedom that it is known with.
 
-    Parallel text is one part that all languages share; otherwise every language is a part of its own. Draws of calibration text are
+    Parallel text is one part that all languages share; otherwise every language is a separate part. Draws of calibration text are
     one more part.
     """
 

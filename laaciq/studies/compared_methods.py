@@ -43,7 +43,7 @@ def conditions(compared: Iterable[ComparedMethod]) -> list[Condition]:
     """Options of `laaciq compare` that have an effect on some of these methods only."""
     methods = list(compared)
     text_free = "has no effect, as none of these methods reads text: compare one that does, such as gptq"
-    sized = "has no effect, as every method here has a size of its own: leave it out"
+    sized = "has no effect, because each method here names its own size: leave it out"
     return [
         Only(
             frozenset({"calibration", "calibration_passages"}), lambda _: any(m.reads_text for m in methods), text_free
@@ -72,7 +72,7 @@ def find_compared_method(name: str) -> ComparedMethod:
 
 def _size(name: str, text: str) -> float:
     if not METHODS[name.partition("@")[0]].planned:
-        raise BadOption(f"{name!r}: only a planned method has a size of its own, such as 'planned@4.125'")
+        raise BadOption(f"{name!r}: only a planned method takes a size, as in 'planned@4.125'")
     try:
         return float(text)
     except ValueError:

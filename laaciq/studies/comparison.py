@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from laaciq.engine.display import Displayed
 from laaciq.evaluation import Evaluation, LanguageResult
+from laaciq.strict import StrictModel
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Made(_Result):
+class Made(StrictModel):
     """How a quantized model came about. Bits a weight are counted in full, what was left alone at 16, over the linear layers of the blocks
     and over the whole model. `left_alone` names the linear layers of the blocks that were not quantized, `notes` what was warned of."""
 
@@ -23,12 +20,12 @@ class Made(_Result):
     block_bits_per_weight: float
     model_bits_per_weight: float
     layers: int
-    left_alone: list[str] = []
+    left_alone: list[str] = Field(default_factory=list)
     seconds: float
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
 
 
-class Row(_Result):
+class Row(StrictModel):
     """One method. It has `made` and `evaluation`, or else a `reason`; `missing` where that is a library that is not installed."""
 
     version: Literal[1] = 1
@@ -47,7 +44,7 @@ class Row(_Result):
         return served[0] if served else None
 
 
-class Comparison(Displayed, _Result):
+class Comparison(Displayed, StrictModel):
     """`calibration` is as requested: 'all', a language's code, or where texts were."""
 
     version: Literal[1] = 1

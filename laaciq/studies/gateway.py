@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
@@ -19,6 +18,7 @@ from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, WeightOptions
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.studies.block_sets import best_sets, block_sets, predicted_worst, set_count
 from laaciq.studies.outcomes import Measure, Outcomes, Rank, outcomes
 from laaciq.studies.protection import BlockSet
@@ -34,18 +34,14 @@ VALIDATION_PASSAGES, TEST_PASSAGES, PASSAGE_TOKENS = 10, 60, 32
 EXHAUSTIVE, CANDIDATES = 500, 20
 # Best sets that are measured on test text.
 REPORTED = 3
-# The theory's set, found on a model of twelve blocks.
+# The set that the theory names, for a model of twelve blocks.
 PUBLISHED_SET = (0, 9, 11)
 _RANKED: tuple[Measure, ...] = ("worst", "disparity")
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MeasuredSet(_Result):
+class MeasuredSet(StrictModel):
     """One set of protected blocks on validation text: ΔNLL per token of the worst language, max D − min D, mean ΔNLL; what the additive
-    model says of the worst; bits a weight in the blocks and how many times smaller the model is than in 16 bits."""
+    model says of the worst; bits per weight in the blocks and how many times smaller the model is than in 16 bits."""
 
     blocks: BlockSet
     worst: float
@@ -57,7 +53,7 @@ class MeasuredSet(_Result):
     compression: float
 
 
-class ReportedSet(_Result):
+class ReportedSet(StrictModel):
     """One set on test text. `names` say why it is here; ranks are those on validation text, None where nothing is protected.
     `behind_best` is its worst ΔNLL minus that of the best set, paired."""
 
@@ -74,7 +70,7 @@ class ReportedSet(_Result):
     compression: float
 
 
-class Gateway(Displayed, _Result):
+class Gateway(Displayed, StrictModel):
     """Sets of `protect` blocks of the model's `blocks`: `sets`, as measured on validation text, best first by worst loss, and `tested`.
 
     `possible` is the number of all sets; where `sets` are fewer, they are the additive model's best and those of the theory, and ranks are

@@ -24,13 +24,13 @@ from laaciq.studies.recalibration import METHOD, Recalibrations
 from laaciq.studies.recommendation import Key, choose, sentence
 from laaciq.trials.session import Session
 
-# Worst languages whose own text is left out, where none are named.
+# How many languages' text is left out by default: those of the largest losses.
 LEFT_OUT = 2
 Weights = dict[str, float]
 
 
 def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
-    """Quantize under every mix, with every number of passages and with all. Minimax weights are found with all passages, and used with fewer
+    """Quantize under every mix, with every number of passages and with all. Minimax weights are computed with all passages, and used with fewer
     too."""
     named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
     _require_texts(session.split, named)
@@ -128,8 +128,8 @@ def _left_out(trials: Recalibrations, code: str, equal: Weights, passages: int) 
     with_text, without = trials.losses("test", equal, passages), trials.losses("test", others, passages)
     return LeftOut(
         language=code,
-        with_own=with_text.by_language()[code],
-        without_own=without.by_language()[code],
+        with_text=with_text.by_language()[code],
+        without_text=without.by_language()[code],
         rise=without.difference(with_text, code),
     )
 

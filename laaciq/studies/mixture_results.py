@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.engine.display import Displayed
 from laaciq.evaluation import Disparity, Estimate
 from laaciq.options import Bits, GroupSize
+from laaciq.strict import StrictModel
 from laaciq.studies.mixes import Mix, mix_name
 
 if TYPE_CHECKING:
     import pandas
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Setting(_Result):
+class Setting(StrictModel):
     """One quantization. `passages` is the most of any language, `tokens` all that were read, `weights` what each language counts.
 
-    `validation` is KL(original ‖ quantized) a token on validation text, which everything is chosen by; all else is ΔNLL in nats a token on
+    `validation` is KL(original ‖ quantized) per token on validation text, which everything is chosen by; all else is ΔNLL in nats per token on
     test text. `disparity` is None where a language collapsed or fewer than two are left.
     """
 
@@ -38,16 +33,16 @@ class Setting(_Result):
     disparity: Disparity | None
 
 
-class LeftOut(_Result):
+class LeftOut(StrictModel):
     """One language when all count equally, and when its own text is left out; `rise` is the paired difference."""
 
     language: str
-    with_own: Estimate
-    without_own: Estimate
+    with_text: Estimate
+    without_text: Estimate
     rise: Estimate
 
 
-class Recommendation(_Result):
+class Recommendation(StrictModel):
     """`mix` is the simplest that is within noise of the best, `passages` the fewest from which on its worst loss is within noise of that with
     all passages: both by the paired difference on validation text. `against_all` is that difference on test text, `only_against` what
     calibrating on all text of one language costs the worst language beyond what is recommended."""
@@ -60,8 +55,8 @@ class Recommendation(_Result):
     sentence: str
 
 
-class MixtureStudy(Displayed, _Result):
-    """Every mix with every number of passages, in `settings`; minimax weights were found with all passages, in `rounds` of which the best
+class MixtureStudy(Displayed, StrictModel):
+    """Every mix with every number of passages, in `settings`; minimax weights were computed with all passages, in `rounds` of which the best
     was kept. Languages that the original does not serve on validation text are named, and left out of all else."""
 
     version: Literal[1] = 1

@@ -9,20 +9,18 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.stats.estimate import LEVEL, Estimate
 from laaciq.stats.ratio import ratio_influence
+from laaciq.strict import StrictModel
 from laaciq.trials.losses import Losses
 
 Measure = Literal["worst", "disparity", "mean"]
 
 
-class Rank(BaseModel):
+class Rank(StrictModel):
     """From 1, the best, with its 95 % interval: all are ranked anew in every resample."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     value: int
     low: int

@@ -29,7 +29,7 @@ _LOGITS_BYTES, _FEWEST_TOKENS = 28 * 2**20, 256
 
 
 class ProtectableBlocks:
-    """A model's blocks, each with its own weights and with those that `plan` gives it, to be switched between at no cost."""
+    """A model's blocks, each with its original and with its quantized weights, which can be switched at no cost."""
 
     @torch.no_grad()
     def __init__(self, model: LanguageModel, plan: Plan) -> None:
@@ -77,7 +77,7 @@ def nll_by_set(
 ) -> np.ndarray:
     """Negative log-likelihood in nats, (sets, passages), when the blocks of each set are protected. All blocks make the original.
 
-    `by_prefix` as `prefixes_suffice` says. `advance` is told the scored tokens of every batch and set.
+    `by_prefix` as `prefixes_suffice` says. `advance` receives the scored tokens of every batch and set.
     """
     model = blocks.model
     walk = losses_by_prefix if by_prefix else losses_by_pass
@@ -98,10 +98,10 @@ def nll_by_set(
 
 @torch.inference_mode()
 def prefixes_suffice(blocks: ProtectableBlocks, sequences: list[ScoredSequence]) -> bool:
-    """Do blocks tell each other nothing but hidden states, so that runs of them may be shared between sets?
+    """True if blocks share nothing but hidden states, so that sets can share the blocks they begin with.
 
-    A decoder hears its encoder's end, so an encoder-decoder's do not. Of others it is seen by doing both on a few tokens: the difference has
-    to be nothing beside what quantization itself does.
+    Not in an encoder-decoder, whose decoder blocks read the encoder's output. For other models both ways are compared on a few tokens: the
+    difference must be negligible beside the effect of quantization.
     """
     if blocks.model.kind == "encoder-decoder":
         return False
@@ -115,9 +115,9 @@ def prefixes_suffice(blocks: ProtectableBlocks, sequences: list[ScoredSequence])
 def losses_by_pass(
     blocks: ProtectableBlocks, sequences: list[ScoredSequence], sets: list[BlockSet]
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """Position of each set, and −log p of every target: a pass of the whole model a set."""
-    for position, own in enumerate(sets):
-        with blocks.protecting(own):
+    """Position of each set, and −log p of every target: one pass of the whole model per set."""
+    for position, protected in enumerate(sets):
+        with blocks.protecting(protected):
             losses = target_losses(blocks.model, sequences)
         yield position, losses
 
@@ -144,4 +144,4 @@ def losses_by_prefix(
 
 def prefix_count(sets: list[BlockSet], blocks: int) -> int:
     """How often `losses_by_prefix` runs a block."""
-    return len({(depth, tuple(b for b in own if b <= depth)) for own in sets for depth in range(blocks)})
+    return len({(depth, tuple(b for b in protected if b <= depth)) for protected in sets for depth in range(blocks)})

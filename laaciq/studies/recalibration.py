@@ -21,7 +21,7 @@ from laaciq.trials.losses import Losses
 from laaciq.trials.session import Session
 
 METHOD = find_method("gptq")
-Part = Literal["validation", "test"]
+MeasuredPart = Literal["validation", "test"]
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Recalibrations:
 
     session: Session
     grid: GridOptions
-    _losses: dict[str, dict[Part, Losses]] = field(default_factory=dict, init=False, repr=False)
+    _losses: dict[str, dict[MeasuredPart, Losses]] = field(default_factory=dict, init=False, repr=False)
 
-    def losses(self, part: Part, weights: dict[str, float], passages: int) -> Losses:
+    def losses(self, part: MeasuredPart, weights: dict[str, float], passages: int) -> Losses:
         """KL on validation text, since it varies far less from passage to passage, and choosing needs that; ΔNLL on test text."""
         candidate = self.candidate(weights, passages)
         if candidate.key not in self._losses:

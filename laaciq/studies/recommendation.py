@@ -1,4 +1,4 @@
-"""Which mix, and how many tokens of it: chosen on validation text, told with what was measured on test text."""
+"""Which mix, and how many tokens of it: chosen on validation text, reported with losses on test text."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, in
     most = max(passages for _, passages in test)
     code, worst = test[choice.key].worst()
     count = f"{choice.passages} passage{'s' * (choice.passages != 1)}"
-    said = (
-        f"Calibrate on {_words(choice.mix, only)} with {count}{'' if choice.mix == 'only' else ' a language'} "
+    advice = (
+        f"Calibrate on {_words(choice.mix, only)} with {count}{'' if choice.mix == 'only' else ' per language'} "
         f"({tokens[choice.key]:,} tokens): the worst-off language, {language(code).name}, then loses {degradation(worst)}"
     )
     if choice.passages < most:
-        said += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) were no better beyond noise"
+        advice += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) were no better beyond noise"
     else:
-        said += ", and fewer passages were not enough"
+        advice += ", and fewer passages were not enough"
     if choice.mix == "only":
-        return f"{said}."
+        return f"{advice}."
     alone: Key = ("only", most)
     code, worst = test[alone].worst()
     rise = test[alone].worst_difference(test[choice.key])
     verdict = "beyond noise" if rise.low > 0 or rise.high < 0 else "a difference within noise"
     return (
-        f"{said}; with {mix_name('only', only)} ({tokens[alone]:,} tokens) the worst-off, {language(code).name}, "
+        f"{advice}; with {mix_name('only', only)} ({tokens[alone]:,} tokens) the worst-off, {language(code).name}, "
         f"loses {degradation(worst)} ({verdict})."
     )
 
@@ -83,8 +83,8 @@ def degradation_interval(loss: Estimate) -> str:
 def left_out_sentence(left_out: LeftOut) -> str:
     verdict = "beyond noise" if left_out.rise.low > 0 or left_out.rise.high < 0 else "a difference within noise"
     return (
-        f"{language(left_out.language).name} loses {degradation(left_out.with_own)} with its own text among equals, "
-        f"{degradation(left_out.without_own)} without ({verdict})."
+        f"{language(left_out.language).name} loses {degradation(left_out.with_text)} with its own text in an equal mix, "
+        f"{degradation(left_out.without_text)} without ({verdict})."
     )
 
 

@@ -1,7 +1,7 @@
 """do(κ): rescalings that change a block's kurtosis at will and leave the model's function as it is.
 
 A norm's gain (and bias) at one channel is divided by s, and the columns of all linear layers that read that norm are multiplied by s: their
-sums stay the same, but their weights now have an outlier column. Who reads which norm is found by one forward pass.
+sums stay the same, but their weights now have an outlier column. One forward pass shows which layers read which norm.
 """
 
 from __future__ import annotations

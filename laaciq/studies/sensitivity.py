@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.engine.display import Displayed
@@ -19,6 +18,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import Bits, GridOptions, GroupSize
 from laaciq.stats.correlation import Correlation, pearson
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.studies.texts import require_documents
 from laaciq.trials.candidate import RoundedMatrices
 from laaciq.trials.losses import Losses
@@ -28,7 +28,7 @@ EMBEDDINGS, HEAD = "embeddings", "head"
 TOGETHER = "together"
 
 
-class Sensitivity(Displayed, BaseModel):
+class Sensitivity(Displayed, StrictModel):
     """What each part alone costs each language, in ΔNLL per token: `loss[language]` goes along `parts`.
 
     `parts` are "block 0", "block 1", …, "embeddings", "head"; a tied head belongs to the embeddings. `together` is the loss when all parts
@@ -37,8 +37,6 @@ class Sensitivity(Displayed, BaseModel):
     `kurtosis` is κ_l by block; `kurtosis_correlation` relates it to the block's loss, averaged over languages, and is None with fewer than
     three blocks. Languages that the original does not serve are named, and left out of all else.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     model: str

@@ -8,22 +8,20 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.sequences import ScoredPassage
+from laaciq.strict import StrictModel
 from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefix_count, prefixes_suffice
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.session import Session
 
 
-class SetLosses(BaseModel):
+class SetLosses(StrictModel):
     """One language: `nll` in nats, for every set of protected blocks an entry per passage."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     sets: list[BlockSet]
@@ -79,7 +77,7 @@ class ProtectedSets:
             self._by_prefix = prefixes_suffice(self._blocks, probe)
             if not self._by_prefix:
                 self.session.progress.say(
-                    "Blocks of this model share more than hidden states: every set takes a pass of its own."
+                    "Blocks of this model share more than hidden states: every set takes a separate pass."
                 )
         return nll_by_set(self._blocks, prepared, sets, by_prefix=self._by_prefix, advance=advance)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.engine.display import Displayed
 from laaciq.engine.store import key_of
 from laaciq.evaluation.results import Disparity, Evaluation, Summary
@@ -15,11 +13,12 @@ from laaciq.options import Bits, GroupSize, SweepOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.model import quantize_layers
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
 
 
-class Sweep(Displayed, BaseModel):
+class Sweep(Displayed, StrictModel):
     """All linear layers of the blocks at each number of bits B, ascending.
 
     `degradation[language][B]` is D(λ), None where the language collapsed. `tolerated_bits` is the smallest B from which on, at every larger
@@ -28,8 +27,6 @@ class Sweep(Displayed, BaseModel):
     beyond noise, None if there is none.
     `summary` counts the languages that collapsed. Those that the original does not serve are named, and left out of all else.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     model: str

@@ -138,7 +138,7 @@ class CostModel:
         return self._reading(list(texts.by_language.values()), scored=False)
 
     def one_by_one(self, texts: Texts) -> Reading:
-        """Every sequence in a batch of its own."""
+        """Every sequence in a separate batch."""
         return self._reading(list(texts.by_language.values()), scored=True, most_tokens=1)
 
     def _reading(self, texts: list[Passages], *, scored: bool, most_tokens: int | None = None) -> Reading:

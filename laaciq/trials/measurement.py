@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages
 from laaciq.engine.progress import Progress
@@ -14,14 +13,13 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import Scores, bits_per_byte, nll_by_passage, score_each
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
+from laaciq.strict import StrictModel
 
 # A language is first measured on these many passages, and on no more if it turns out not to be served.
 SERVED_PROBE = 8
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Record(StrictModel):
     version: Literal[2] = 2
 
 
@@ -64,7 +62,7 @@ class Measurement(_Record):
 def passage_losses(
     model: LanguageModel, prepared: list[ScoredPassage], *, advance: Callable[[int], None] = lambda tokens: None
 ) -> PassageLosses:
-    """`advance` is told the scored tokens of every batch."""
+    """`advance` receives the scored tokens of every batch."""
     return PassageLosses(
         nll=nll_by_passage(model, prepared, advance=advance).tolist(),
         tokens=[passage.scored_tokens for passage in prepared],
@@ -95,7 +93,7 @@ def measure(
     *,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> Measurement:
-    """Score one language's passages under both models. `advance` is told the number of passages that are done."""
+    """Score one language's passages under both models. `advance` receives the number of passages that are done."""
     return measure_each(original, [quantized], passages, options, advance=advance)[0]
 
 

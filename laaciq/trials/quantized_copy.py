@@ -39,7 +39,7 @@ class QuantizedCopy:
 
 
 def copy_of(original: LanguageModel) -> LanguageModel:
-    """A model with weights of its own."""
+    """A copy of the model that does not share weights with it."""
     return replace(original, module=copy.deepcopy(original.module))
 
 

@@ -52,7 +52,7 @@ def test_the_result_is_read_back_without_loss(measured):
 
 
 def test_weights_are_counted_as_they_lie_in_memory(measured):
-    """In float32 layers hold codes of half a byte, scales of 2 bytes for 16 weights, and 4 bytes a dequantized weight."""
+    """In float32 layers hold codes of half a byte, scales of 2 bytes for 16 weights, and 4 bytes per dequantized weight."""
     blocks = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 32 * 64)
     extra = blocks // 2 + 2 * blocks // 16
     assert measured["quantized"]["weight_bytes"] - measured["original"]["weight_bytes"] == extra

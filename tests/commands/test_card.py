@@ -9,8 +9,7 @@ from laaciq.cli import app
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.evaluation import Evaluation
-from laaciq.evaluation.verdict import percent
-from laaciq.report.numbers import percent_estimate
+from laaciq.evaluation.verdict import percent, percent_estimate
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]

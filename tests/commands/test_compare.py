@@ -60,7 +60,7 @@ def test_rows_of_libraries_and_of_ours_count_alike(tiny, coarse, tmp_path, capsy
     assert theirs.made.block_bits_per_weight == (4 * (total - linears["down"]) + 16 * linears["down"]) / total
     assert theirs.made.left_alone == ["model.layers.0.mlp.down_proj.weight"]
     assert theirs.made.notes == ["coarse left 1 of 7 linear layers alone: model.layers.0.mlp.down_proj.weight …"]
-    # Groups of 64 are the whole row here: a scale a row.
+    # Groups of 64 are the whole row here: a scale per row.
     assert ours.made.block_bits_per_weight == 4 + 16 * (32 + 16 + 16 + 32 + 64 + 64 + 32) / total
     assert theirs.evaluation.languages[0].original == ours.evaluation.languages[0].original
     # A random model may even gain; but it is not what it was.

@@ -17,7 +17,7 @@ GREEDY = {"do_sample": False, "max_new_tokens": 12}
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("serving")
     model = save_tiny("llama", root / "model")
-    # At groups of 16 a table costs one bit a weight: 3 bits are a table for each language.
+    # At groups of 16 a table costs one bit per weight: 3 bits are a table for each language.
     options = {"method": "adaptive", "bits": 3, "group_size": 16, "table_overhead": 3.0, "served_bound": 100}
     found = laaciq.quantize(model, out=root / "adaptive", languages=LANGUAGES, **options)
     assert found.plans.first.tables == [["eng"], ["swa"], ["hin"]]

@@ -169,7 +169,7 @@ def test_rules_that_read_text_make_options_of_text_count(command_line, options, 
     ("methods", "options", "sentence"),
     [
         (("rtn", "nf4"), {"calibration": "eng"}, "--calibration has no effect, as none of these methods reads text"),
-        (("planned@4.5",), {"bits": 3}, "--bits has no effect, as every method here has a size of its own"),
+        (("planned@4.5",), {"bits": 3}, "--bits has no effect, because each method here names its own size"),
     ],
 )
 def test_compare_refuses_what_none_of_its_methods_reads(methods, options, sentence, tmp_path):

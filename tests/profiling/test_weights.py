@@ -144,8 +144,8 @@ def test_the_top_is_rounded_up_and_never_by_a_rounding_error(count, percent, top
     assert top_count(count, percent) == top
 
 
-def test_the_seeds_models_are_dense_and_a_planted_super_weight_is_sparse():
-    """Top 0.01 % shares of GPT-2, OPT-125M, Pythia-160M and BERT as published in the seeds."""
+def test_published_models_are_dense_and_a_planted_super_weight_is_sparse():
+    """Top 0.01 % shares of GPT-2, OPT-125M, Pythia-160M and BERT as published with the theory."""
     assert {magnitude_pattern(share, 10**8) for share in (0.0026, 0.0062, 0.0024, 0.0013)} == {"dense"}
     tensor = 0.02 * torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
     assert tensor_statistics("w", tensor).pattern == "dense"

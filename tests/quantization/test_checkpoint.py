@@ -66,7 +66,7 @@ def test_size_on_disk_is_the_size_in_the_plan(tmp_path, bits, group_size, symmet
 
 
 def test_size_by_hand(tmp_path):
-    """Reference model, 4 bits, groups of 64, symmetric: 4 + 16/64 bits a weight."""
+    """Reference model, 4 bits, groups of 64, symmetric: 4 + 16/64 bits per weight."""
     model = load(find_model("reference"))
     plan = make_plans(model.anatomy, WeightOptions()).first
     assert plan.size.block_bits_per_weight == 4.25
@@ -258,7 +258,7 @@ def test_second_moments_in_parts_are_the_same(tmp_path, monkeypatch):
     known = calibrate(model)
     for name in ("whole", "parts"):
         quantize(model, tmp_path / name, known, method="adaptive", table_overhead=2.0)
-        monkeypatch.setattr("laaciq.quantization.matrices.MOMENT_BYTES", 10_000)
+        monkeypatch.setattr("laaciq.quantization.model.MOMENT_BYTES", 10_000)
     whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 

@@ -11,13 +11,13 @@ import pytest
 from matplotlib.axes import Axes
 
 from laaciq.evaluation import Estimate, Evaluation, Measurement, evaluate_measurements
-from laaciq.evaluation.verdict import percent
+from laaciq.evaluation.verdict import percent, percent_estimate
 from laaciq.quantization.plan import Plan, PlanSet, Size
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
 from laaciq.report.figures import VERMILION
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
-from laaciq.report.numbers import number, percent_estimate
+from laaciq.report.numbers import number
 from laaciq.report.wording import baseline_sentence
 
 COMMAND = "laaciq evaluate original quantized --texts builtin"
@@ -40,7 +40,7 @@ DISAGREEMENT = "The measures disagree"
 def measurement(
     code: str, loss: float, *, tokens: int = 40, served: bool = True, documents: int = 20, noise: float = 0.02
 ) -> Measurement:
-    """Two passages a document, `loss` more nats a token under the quantized model, with noise by passage."""
+    """Two passages per document, `loss` more nats per token under the quantized model, with noise by passage."""
     random = np.random.default_rng(sum(code.encode()))
     passages = 2 * documents
     original = tokens * (3.0 + 0.1 * random.standard_normal(passages))

@@ -69,7 +69,7 @@ def test_an_unknown_device(tiny):
 
 
 def test_kernels_and_what_they_hold():
-    """On int4 kernels: codes twice, half a byte each, a scale of 2 bytes a row, and in the kernel's grid a scale and a zero of 2 bytes."""
+    """On int4 kernels: codes twice, half a byte each, a scale of 2 bytes per row, and in the kernel's grid a scale and a zero of 2 bytes."""
     shape = {"name": "w", "shape": (64, 64), "group_size": 64, "symmetric": True}
     module = torch.nn.ModuleList(QuantizedLinear(TensorPlan(bits=bits, **shape), bias=False) for bits in (4, 8))
     for layer in module:

@@ -129,8 +129,8 @@ def test_the_worst_two_of_equal_weights_are_left_out(study):
     validation = study.of("equal", 4).validation
     assert [own.language for own in study.left_out] == sorted(FEW, key=lambda code: -validation[code])[:2]
     for own in study.left_out:
-        assert own.with_own == study.of("equal", 4).loss[own.language]
-        assert own.rise.value == pytest.approx(own.without_own.value - own.with_own.value)
+        assert own.with_text == study.of("equal", 4).loss[own.language]
+        assert own.rise.value == pytest.approx(own.without_text.value - own.with_text.value)
 
 
 def test_a_language_left_out_has_no_weight(model, split, quantized):

@@ -242,7 +242,7 @@ def test_pooled_kurtosis_is_that_of_all_weights_in_one(seed, shift):
 
 
 def test_losses_that_add_have_an_additive_share_of_one(models, texts, monkeypatch):
-    """Ten nats a passage for every quantized matrix, so that parts add up exactly."""
+    """Ten nats per passage for every quantized matrix, so that parts add up exactly."""
     model = models["llama"]
     original = {name: p.clone() for name, p in model.module.named_parameters()}
 

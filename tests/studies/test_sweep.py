@@ -115,7 +115,7 @@ def test_critical_bits_ends_the_run_of_disparities_beyond_noise(model, texts):
 
 def test_a_language_that_is_not_served_is_left_out(model, texts):
     bits = {code: measure(model, model, texts[code], OPTIONS).original_bits_per_byte for code in FEW}
-    # Hindi has three bytes a letter, and by far the fewest bits a byte: half-way to the next is clear of the probe's noise.
+    # Hindi has three bytes per letter, and by far the fewest bits per byte: half-way to the next is clear of the probe's noise.
     bound = sum(sorted(bits.values())[:2]) / 2
     found = swept(model, texts, MeasureOptions(served_bound=bound), bits=(4,))
     assert (found.languages, found.not_served) == (["hin"], ["eng", "swa"])
