@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.frontier_tables import print_tables
 from benchmarks.peers import ENGLISH, OUR_GPTQ, PEERS, Peer, our_row, our_sizes, size_of
-from benchmarks.rows import TEXT_FREE, Quantized, Rows, read_rows
+from benchmarks.rows import TEXT_FREE, DrawRows, SizedCandidate, read_rows
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.registry import BACKENDS
 from laaciq.backends.size import bits_per_weight
@@ -52,7 +52,7 @@ class Draw:
     """One draw of calibration text. `english` are the passages of the peers that are calibrated on English."""
 
     number: int
-    rows: Rows
+    rows: DrawRows
     english: list[str]
     arguments: argparse.Namespace
 
@@ -89,7 +89,7 @@ class Draw:
                 print(f"{peer.row}: left out, as {BACKENDS[peer.backend].library} is not installed", flush=True)
         return [peer for peer in chosen if BACKENDS[peer.backend].installed]
 
-    def _quantized_peer(self, peer: Peer) -> Quantized:
+    def _quantized_peer(self, peer: Peer) -> SizedCandidate:
         candidate = BackendCandidate(
             peer.row,
             key_of(peer.row),
@@ -99,7 +99,7 @@ class Draw:
             lambda: self.english if peer.texts == ENGLISH else self._all_languages(),
         )
         result, seconds = candidate.quantized
-        return Quantized(candidate, *bits_per_weight(result, self.session.original.anatomy), seconds)
+        return SizedCandidate(candidate, *bits_per_weight(result, self.session.original.anatomy), seconds)
 
     def _all_languages(self) -> list[str]:
         """What ours calibrates and validates on, shuffled."""
@@ -108,7 +108,7 @@ class Draw:
         return [texts[place] for place in np.random.default_rng(self.number).permutation(len(texts))]
 
     @staticmethod
-    def _ours(session: Session, name: str, options: WeightOptions) -> Quantized:
+    def _ours(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
         began = time.perf_counter()
         calibration = calibrate(session, options)
         decision, rounded = decide(session, options, calibration)
@@ -119,7 +119,7 @@ class Draw:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
         candidate = InMemory(name, key_of(name), plan, lambda: quantized)
-        return Quantized(candidate, plan.size.block_bits_per_weight, plan.size.model_bits_per_weight, seconds)
+        return SizedCandidate(candidate, plan.size.block_bits_per_weight, plan.size.model_bits_per_weight, seconds)
 
 
 def open_draw(arguments: argparse.Namespace, number: int, folder: str) -> Draw:
@@ -143,7 +143,7 @@ def open_draw(arguments: argparse.Namespace, number: int, folder: str) -> Draw:
     settings = {"benchmark": "frontier", "device": model.device.type} | {
         name: str(getattr(arguments, name)) for name in SETTINGS
     }
-    rows = Rows(arguments.out / folder, settings, session, tests, overwrite=arguments.overwrite)
+    rows = DrawRows(arguments.out / folder, settings, session, tests, overwrite=arguments.overwrite)
     return Draw(number, rows, [english[place] for place in order], arguments)
 
 

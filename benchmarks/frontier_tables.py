@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.peers import ALL, OUR_GPTQ, PEERS, THEIR_GPTQ, Peer, Track, our_row, our_sizes, size_of
-from benchmarks.rows import Method, Row, Statistic, interval, read_draws
+from benchmarks.rows import MeasuredMethod, MeasuredRow, Statistic, interval, read_draws
 from laaciq.stats.estimate import Estimate
 
 STATISTICS: tuple[Statistic, ...] = ("worst", "disparity", "mean")
@@ -21,8 +21,8 @@ class Pair:
     """A peer, and our plan of its size."""
 
     peer: Peer
-    theirs: Method
-    ours: Method
+    theirs: MeasuredMethod
+    ours: MeasuredMethod
 
     @cached_property
     def ratios(self) -> dict[Statistic, Estimate | None]:
@@ -33,7 +33,7 @@ class Pair:
 def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
     draws = read_draws(out)
     for test in tests:
-        methods = {name: Method.of(rows, test) for name, rows in draws.items()}
+        methods = {name: MeasuredMethod.of(rows, test) for name, rows in draws.items()}
         for track in tracks:
             print(f"\n### Test text: {test}; size of {'the blocks' if track == 'blocks' else 'the whole model'}\n")
             pairs = make_pairs(methods, track)
@@ -49,7 +49,7 @@ def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
     print_times(draws)
 
 
-def make_pairs(methods: dict[str, Method], track: Track) -> list[Pair]:
+def make_pairs(methods: dict[str, MeasuredMethod], track: Track) -> list[Pair]:
     peers = [peer for peer in PEERS if peer.row in methods]
     sizes = our_sizes([size_of(methods[peer.row], track) for peer in peers])
     pairs = []
@@ -111,7 +111,7 @@ def aim_verdict(ratio: Estimate, aim: float) -> str:
     return f"the estimate {'reaches' if ratio.value <= aim else 'misses'} the aim of {aim:g}, the interval does not decide it"
 
 
-def print_weight_errors(draws: dict[str, list[Row]]) -> None:
+def print_weight_errors(draws: dict[str, list[MeasuredRow]]) -> None:
     print("\nError of the blocks' weights against the source, ‖Ŵ − W‖ / ‖W‖, first draw:\n")
     for name, rows in draws.items():
         # AWQ moves scales between layers, so that its weights are others; over the whole model ours leaves most blocks as they are.
@@ -119,7 +119,7 @@ def print_weight_errors(draws: dict[str, list[Row]]) -> None:
             print(f"- {name}: {rows[0].weight_error:.4f}")
 
 
-def print_times(draws: dict[str, list[Row]]) -> None:
+def print_times(draws: dict[str, list[MeasuredRow]]) -> None:
     seconds = {name: sum(row.seconds for row in rows) / len(rows) for name, rows in draws.items()}
     if THEIR_GPTQ not in seconds:
         return

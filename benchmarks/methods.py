@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.rows import TEXT_FREE, Method, Quantized, Rows, Statistic, interval, read_draws
+from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredMethod, SizedCandidate, Statistic, interval, read_draws
 from laaciq.corpus import Split, read_split
 from laaciq.engine.store import key_of
 from laaciq.models import LanguageModel, find_model, load
@@ -97,7 +97,7 @@ def in_memory(key: str, plan: Plan, layers: Layers, others: Mapping[str, torch.T
     return InMemory(plan.method, key, plan, lambda: (layers, others))
 
 
-def quantized(session: Session, name: str, options: WeightOptions) -> Quantized:
+def quantized(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
     """All checkpoints count towards the size."""
     texts, model = session.split.calibration, session.original
     calibration = Calibration(session.profile(texts), texts, MEASURE)
@@ -108,7 +108,7 @@ def quantized(session: Session, name: str, options: WeightOptions) -> Quantized:
         layers, others = quantize_model(model, plan, calibration)
         parts[part] = in_memory(key_of(name, part), plan, list(layers), others)
     sizes = [plan.size for plan in plans.plans.values()]
-    return Quantized(
+    return SizedCandidate(
         PlansInMemory(name, key_of(name), plans, parts),
         sum(size.block_bits_per_weight for size in sizes),
         sum(size.model_bits_per_weight for size in sizes),
@@ -164,14 +164,14 @@ def work(arguments: argparse.Namespace, number: int | None) -> None:
         "passages": arguments.passages,
     }
     folder = TEXT_FREE if number is None else f"draw-{number}"
-    rows = Rows(arguments.out / folder, settings, session, {BUILTIN: test}, overwrite=arguments.overwrite)
+    rows = DrawRows(arguments.out / folder, settings, session, {BUILTIN: test}, overwrite=arguments.overwrite)
     for name, options in all_rows(arguments).items():
         if reads_text(options) == (number is not None):
             rows.row(name, partial(quantized, session, name, options))
     rows.store.finish()
 
 
-def at_equal_size(method: Method, curve: list[Method]) -> Estimate | None:
+def at_equal_size(method: MeasuredMethod, curve: list[MeasuredMethod]) -> Estimate | None:
     """The worst loss over that of plain grids of the same size; None where that is smaller or larger than any grid of the curve."""
     size = method.block_bits_per_weight
     smaller = [grid for grid in curve if grid.block_bits_per_weight <= size]
@@ -194,7 +194,7 @@ def verdict(ratio: Estimate) -> str:
 
 
 def print_tables(arguments: argparse.Namespace) -> None:
-    methods = {name: Method.of(rows, BUILTIN) for name, rows in read_draws(arguments.out).items()}
+    methods = {name: MeasuredMethod.of(rows, BUILTIN) for name, rows in read_draws(arguments.out).items()}
     for bits in chosen_bits(arguments):
         curve = [methods[row] for grid in CURVES[bits] if (row := grid_row(*grid)) in methods]
         there = {name: methods[row] for name in chosen_methods(arguments) if (row := method_row(bits, name)) in methods}

@@ -1,7 +1,7 @@
 """Rows of a benchmark: one method on one draw of calibration text, with its size, its time and what it cost every language.
 
 Each row is a file, so that an interrupted benchmark resumes, and tables are printed from files alone. Methods that read no text are the same
-in every draw and lie in a folder of their own.
+in every draw; their rows lie in a separate folder.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.engine.store import RunFolder, key_of
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import Candidate
 from laaciq.trials.losses import Losses
 from laaciq.trials.measurement import Measurement
@@ -32,20 +32,16 @@ Statistic = Literal["worst", "disparity", "mean"]
 COLLAPSED = float(np.log(COLLAPSE_FACTOR))
 
 
-class TestResult(BaseModel):
+class MeasuredTexts(StrictModel):
     """One test text, by language."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     parallel: bool
     by_language: dict[str, Measurement]
 
 
-class Row(BaseModel):
+class MeasuredRow(StrictModel):
     """`seconds` is the time of quantizing, and `weight_error` ‖Ŵ − W‖ / ‖W‖ over the linear layers of the blocks, as they serve the first
     language. Bits per weight are counted in full: codes, scales, zero points, padding."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     name: str
@@ -53,11 +49,11 @@ class Row(BaseModel):
     model_bits_per_weight: float
     seconds: float
     weight_error: float
-    tests: dict[str, TestResult]
+    tests: dict[str, MeasuredTexts]
 
 
 @dataclass(frozen=True)
-class Quantized:
+class SizedCandidate:
     candidate: Candidate
     block_bits_per_weight: float
     model_bits_per_weight: float
@@ -65,7 +61,7 @@ class Quantized:
 
 
 @dataclass
-class Rows:
+class DrawRows:
     """The rows of one draw, or of the methods that read no text. `settings` are the options that all rows of the folder share. The session
     holds the calibration text; `tests` are the test texts by name."""
 
@@ -78,30 +74,30 @@ class Rows:
     def __post_init__(self) -> None:
         self.store = RunFolder(self.folder, description=self.settings, overwrite=self.overwrite)
 
-    def row(self, name: str, quantize: Callable[[], Quantized]) -> Row:
+    def row(self, name: str, quantize: Callable[[], SizedCandidate]) -> MeasuredRow:
         """Read where it is there, else quantized and measured."""
         split, session = self.session.split, self.session
         texts = [part.fingerprint for part in (split.calibration, split.validation, *self.tests.values())]
         key = key_of(name, self.settings, session.folder.fingerprint, texts, session.options.model_dump())
 
-        def compute() -> Row:
+        def compute() -> MeasuredRow:
             began = time.perf_counter()
             row = self._measured(name, quantize())
             print(f"{self.folder.name}: {name}, {time.perf_counter() - began:.0f} s", flush=True)
             return row
 
-        return self.store.result(f"rows/{name}.json", Row, key, compute)
+        return self.store.result(f"rows/{name}.json", MeasuredRow, key, compute)
 
-    def _measured(self, name: str, quantized: Quantized) -> Row:
+    def _measured(self, name: str, quantized: SizedCandidate) -> MeasuredRow:
         session, candidate = self.session, quantized.candidate
         first = next(iter(self.tests.values())).languages[0]
         with candidate.applied(session.copy(), first) as model:
             error = _weight_error(session.original, model)
         tests = {
-            test: TestResult(parallel=texts.parallel, by_language=session.losses(candidate, texts, part=test))
+            test: MeasuredTexts(parallel=texts.parallel, by_language=session.losses(candidate, texts, part=test))
             for test, texts in self.tests.items()
         }
-        return Row(
+        return MeasuredRow(
             name=name,
             block_bits_per_weight=quantized.block_bits_per_weight,
             model_bits_per_weight=quantized.model_bits_per_weight,
@@ -119,7 +115,7 @@ def _weight_error(original: LanguageModel, quantized: LanguageModel) -> float:
 
 
 @dataclass(frozen=True)
-class Method:
+class MeasuredMethod:
     """One method over all draws of calibration text; one that reads no text has a single draw. Sizes and seconds are means."""
 
     name: str
@@ -129,7 +125,7 @@ class Method:
     seconds: float
 
     @classmethod
-    def of(cls, draws: list[Row], test: str) -> Method:
+    def of(cls, draws: list[MeasuredRow], test: str) -> MeasuredMethod:
         results = [row.tests[test] for row in draws]
         first = results[0].by_language
         losses = Losses.of(
@@ -164,7 +160,7 @@ class Method:
             return self.losses.worst()[1]
         return None if self.collapsed else self.losses.disparity().estimate
 
-    def ratio(self, other: Method, statistic: Statistic) -> Estimate | None:
+    def ratio(self, other: MeasuredMethod, statistic: Statistic) -> Estimate | None:
         """Over that of `other`, paired; no ratio of disparities where a language has collapsed on either side."""
         if statistic == "mean":
             return self.losses.mean_ratio(other.losses)
@@ -173,13 +169,15 @@ class Method:
         return None if self.collapsed or other.collapsed else self.losses.disparity_ratio(other.losses)
 
 
-def read_rows(folder: Path) -> dict[str, Row]:
+def read_rows(folder: Path) -> dict[str, MeasuredRow]:
     """Those of one draw, by name."""
-    rows = (Row.model_validate_json(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("rows/*.json")))
+    rows = (
+        MeasuredRow.model_validate_json(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("rows/*.json"))
+    )
     return {row.name: row for row in rows}
 
 
-def read_draws(out: Path) -> dict[str, list[Row]]:
+def read_draws(out: Path) -> dict[str, list[MeasuredRow]]:
     """Every row with all its draws, the methods that read no text first. A row that some draw lacks is named and left out."""
     draws = [read_rows(folder) for folder in sorted(out.glob("draw-*"))]
     complete = {name: [row] for name, row in read_rows(out / TEXT_FREE).items()}
