@@ -12,7 +12,7 @@ import typer
 from laaciq.engine.recipe import read_recipe
 from laaciq.errors import BadOption
 
-# Those of the command line itself, which no recipe holds.
+# Options of the command line that a recipe cannot set.
 _EXCLUDED = {"config", "help"}
 
 
@@ -35,7 +35,7 @@ def defaults_of(recipe: dict[str, Any], parameters: Iterable[Any]) -> dict[str, 
     for key, value in recipe.items():
         if _plain(key) not in parameter_of:
             near = difflib.get_close_matches(_plain(key), parameter_of, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(parameter_of))}"
+            hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(sorted(parameter_of))}"
             raise BadOption(f"unknown option {key!r} in the recipe: {hint}")
         parameter, negated = parameter_of[_plain(key)]
         if value is not None:

@@ -42,7 +42,7 @@ class ComparedMethod:
 def conditions(compared: Iterable[ComparedMethod]) -> list[Condition]:
     """Options of `laaciq compare` that have an effect on some of these methods only."""
     methods = list(compared)
-    text_free = "has no effect, as none of these methods reads text: compare one that does, such as gptq"
+    text_free = "has no effect, because none of these methods reads text: compare one that does, such as gptq"
     sized = "has no effect, because each method here names its own size: leave it out"
     return [
         Only(

@@ -69,7 +69,7 @@ def test_what_is_there_is_left_alone(tmp_path):
     with pytest.raises(OutputConflict):
         laaciq.quantize(model, out=tmp_path / "q")
     assert [path.name for path in (tmp_path / "q").iterdir()] == ["thesis.txt"]
-    with pytest.raises(BadOption, match="11 % of the weights cannot be kept"):
+    with pytest.raises(BadOption, match="11 % of the weights cannot stay in 16 bits"):
         laaciq.quantize(model, out=tmp_path / "r", keep=11.0)
     assert not (tmp_path / "r").exists()
 

@@ -128,7 +128,7 @@ def test_screen_takes_a_profile_made_before(tmp_path):
     for place in (tmp_path / "p", tmp_path / "p/profile.json"):
         shown = CliRunner().invoke(app, ["screen", str(place), "--json"])
         assert json.loads(shown.stdout)["risk"] == "LOW"
-        with pytest.raises(BadOption, match="--languages has no effect on a profile"):
+        with pytest.raises(BadOption, match="--languages has no effect on a finished profile"):
             laaciq.screen(place, languages=["eng"])
     (tmp_path / "p/profile.json").write_text("{}")
     with pytest.raises(BadOption, match="no profile of this version"):

@@ -169,7 +169,7 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
         ({"bits": 5}, BadOption, "5 bits are not offered"),
         ({"group_size": 0}, BadOption, "group size 0"),
         ({"method": "rnt"}, BadOption, "did you mean 'rtn'"),
-        ({"keep": 20.0}, BadOption, "20 % of the weights cannot be kept"),
+        ({"keep": 20.0}, BadOption, "20 % of the weights cannot stay in 16 bits"),
         ({"languages": ["eng", "xyz"]}, UnknownLanguage, "unknown language 'xyz'"),
         ({"languages": ["eng", "zul"]}, UnknownLanguage, "no text in Zulu"),
         ({"bit": 4}, BadOption, "did you mean 'bits'"),

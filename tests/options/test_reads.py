@@ -132,18 +132,18 @@ def refused(verb, method):
         ("run", {"method": "rtn", "protect_bits": 8}, "--protect-bits has no effect without --protect"),
         ("run", {"method": "rtn", "outlier_kurtosis": 9.0}, "--outlier-kurtosis has no effect without --outlier-bits"),
         ("run", {"method": "rtn", "outlier_by": "component"}, "--outlier-by has no effect without --outlier-bits"),
-        ("run", {"language_weight": ("swa=3",)}, "only --objective mean weights languages"),
+        ("run", {"language_weight": ("swa=3",)}, "--language-weight has no effect without --objective mean"),
         ("run", {"budget": 4.5, "bits": 3}, "--bits has no effect beside --budget"),
         ("plan", {"budget": 4.5, "group_size": 32}, "--group-size has no effect beside --budget"),
         ("run", {"plan": "plan.json", "bits": 3}, "--bits has no effect beside --plan"),
         ("run", {"plan": "plan.json", "hold_out": ("swa",)}, "--hold-out has no effect beside --plan"),
         ("run", {"plan": "plan.json", "baseline": False}, "--no-baseline has no effect here"),
         ("quantize", {"plan": "plan.json", "served_bound": 5.0}, "--served-bound has no effect beside --plan"),
-        ("run", {"symmetric": False}, "--affine has no effect with method 'planned': it is read by rtn, mse"),
+        ("run", {"symmetric": False}, "--affine has no effect with method 'planned', only with rtn, mse"),
         ("run", {"method": "gptq", "separate": True, "hold_out": ("swa",)}, "cannot be combined with --separate"),
         ("export", {"passages": 3}, "--passages has no effect without --fold"),
         ("export", {"against": "original"}, "--against has no effect without --fold"),
-        ("screen", {"source": "profile.json", "texts": "folder"}, "--texts has no effect on a profile"),
+        ("screen", {"source": "profile.json", "texts": "folder"}, "--texts has no effect on a finished profile"),
     ],
 )
 def test_options_that_depend_on_others_are_refused_without_them(command_line, verb, options, sentence):
@@ -168,7 +168,11 @@ def test_rules_that_read_text_make_options_of_text_count(command_line, options, 
 @pytest.mark.parametrize(
     ("methods", "options", "sentence"),
     [
-        (("rtn", "nf4"), {"calibration": "eng"}, "--calibration has no effect, as none of these methods reads text"),
+        (
+            ("rtn", "nf4"),
+            {"calibration": "eng"},
+            "--calibration has no effect, because none of these methods reads text",
+        ),
         (("planned@4.5",), {"bits": 3}, "--bits has no effect, because each method here names its own size"),
     ],
 )
