@@ -58,12 +58,6 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if available, else cpu.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote there.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder for the results; the same command resumes there. Default: a folder in laaciq-runs named after the options."
-    ),
-]
 
 
 def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -88,12 +82,6 @@ def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], 
         return invoked
 
     return decorate
-
-
-def folder_for(kind: type[Options], given: dict[str, Any], out: Path | None) -> Path:
-    """Where a command writes. Wrong options are refused here, before anything heavy is imported."""
-    options = kind.of(**given)
-    return options.default_folder if out is None else out
 
 
 def print_lines(*lines: str) -> None:

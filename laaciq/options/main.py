@@ -198,9 +198,7 @@ class CardOptions(Options):
         min_length=1,
         description="Hub name of the original model. Default: the name that the run loaded from the hub, if any.",
     )
-    name: str | None = Field(
-        default=None, min_length=1, description="Name of the quantized model, such as org/name. Default: none."
-    )
+    name: str | None = Field(default=None, min_length=1, description="Name of the quantized model, such as org/name.")
     license: str | None = Field(
         default=None,
         min_length=1,

@@ -143,7 +143,7 @@ def test_definitions(seed, codes):
 
 def test_one_document_gives_no_interval():
     measured = simulate(np.random.default_rng(0), {"eng": LOSS}, passages=5, documents=["a"] * 5)
-    with pytest.raises(BrokenTexts, match="one document only"):
+    with pytest.raises(BrokenTexts, match="only one document"):
         judge(measured)
 
 
