@@ -60,7 +60,7 @@ def clipping(
 
 
 def _show(console: Console, title: str, table: Table) -> None:
-    """The title on a line above: a narrow table would fold it."""
+    """Prints a table with its title on the line above: a narrow table would fold the title."""
     console.print(f"\n{title}", style="italic", highlight=False)
     console.print(table)
 

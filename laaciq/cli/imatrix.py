@@ -1,4 +1,4 @@
-"""`laaciq imatrix`: all languages in the importance matrix of llama.cpp's own quantizer."""
+"""`laaciq imatrix`: an importance matrix over all languages for llama.cpp's quantizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`laaciq texts`: what a set of texts holds."""
+"""`laaciq texts`: the contents of a set of texts."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def questions(passages: Passages) -> list[Question]:
     made = []
     for place, text in enumerate(passages.texts):
         start, ending = cut(text)
-        wrong = disordered(ending)
+        wrong = wrong_endings(ending)
         if len(wrong) < CHOICES - 1:
             raise BrokenTexts(
                 f"{passages.language.code} has a passage that is too short for a question: {text[:60]!r}; merge it with another"
@@ -53,7 +53,7 @@ def cut(text: str) -> tuple[str, str]:
     return text[:middle], text[middle:]
 
 
-def disordered(ending: str) -> list[str]:
+def wrong_endings(ending: str) -> list[str]:
     """Up to three different wrong endings, with the swaps spread over the ending."""
     # Pieces at even places, what stands between them at odd ones.
     parts = re.split(r"(\s+)", ending)

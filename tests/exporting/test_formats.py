@@ -112,7 +112,7 @@ def test_conv1d_is_no_linear_layer_to_compressed_tensors(tmp_path):
 def test_shapes_that_do_not_fill_words(tmp_path):
     """Two key-value heads of eight dimensions."""
     checkpoint = quantize(save_tiny("llama", tmp_path / "model"), tmp_path / "q")
-    with pytest.raises(BadOption, match=r"k_proj\.weight: its shape 16×32 is no multiple of 32"):
+    with pytest.raises(BadOption, match=r"k_proj\.weight: its shape 16×32 is not a multiple of 32"):
         laaciq.export(checkpoint, format="gptq", out=tmp_path / "out")
     assert laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out").layouts
 
@@ -161,7 +161,7 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
     laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out", overwrite=True)
     with pytest.raises(OutputConflict, match=r"did not write \(modeling\.py\)"):
         laaciq.export(checkpoint, format="gptq", out=checkpoint, overwrite=True)
-    with pytest.raises(BadOption, match="no laaciq checkpoint"):
+    with pytest.raises(BadOption, match="not a laaciq checkpoint"):
         laaciq.export(model, format="gptq", out=tmp_path / "new")
     with pytest.raises(BadOption, match=r"it should be .compressed-tensors., .gptq. or .gguf."):
         laaciq.export(checkpoint, format="awq", out=tmp_path / "new")

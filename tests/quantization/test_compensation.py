@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.quantization import Calibration, compensation
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.compensation import SHARE, SWEEPS, compensating, damped, descend
+from laaciq.quantization.compensation import SHARE, SWEEPS, compensated_weights, damped, refine_codes
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import TensorPlan
 from tests.tiny import save_tiny
@@ -89,7 +89,7 @@ def test_blocks_of_inputs_are_only_for_speed(inputs, monkeypatch):
     found = []
     for block in (compensation.BLOCK, 1):
         monkeypatch.setattr(compensation, "BLOCK", block)
-        codes = descend(matrix, nearest.codes, nearest.grid, plan, moments)
+        codes = refine_codes(matrix, nearest.codes, nearest.grid, plan, moments)
         found.append(errors(type(nearest)(codes, nearest.grid).dequantize(plan), matrix, moments))
     torch.testing.assert_close(*found, rtol=1e-2, atol=1e-6)
 
@@ -105,9 +105,9 @@ def test_what_makes_up_for_lost_inputs_is_the_least_squares_answer():
     wide = torch.cat([became / 500**0.5, ridge])
     wanted = torch.cat([inputs @ matrix.T / 500**0.5, ridge @ matrix.T])
     whole = torch.linalg.lstsq(wide, wanted).solution.T
-    found = compensating(matrix, moments, inputs.T @ became / 500)
+    found = compensated_weights(matrix, moments, inputs.T @ became / 500)
     torch.testing.assert_close(found, matrix + SHARE * (whole - matrix), rtol=1e-4, atol=1e-4)
-    assert torch.equal(compensating(matrix, moments, moments), matrix)
+    assert torch.equal(compensated_weights(matrix, moments, moments), matrix)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])
@@ -141,7 +141,7 @@ def inputs_of(model, linear, passages, options):
     """Of a whole pass, token by token."""
     seen = []
     handle = linear.module.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
-    for passage in readings(model, passages, options):
+    for passage in prepare_whole(model, passages, options):
         for s in passage.sequences:
             arguments = {"input_ids": torch.tensor([s.inputs])}
             if model.kind == "encoder-decoder":

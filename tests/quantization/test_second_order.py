@@ -7,7 +7,7 @@ import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
@@ -135,7 +135,7 @@ def test_moments_are_of_all_tokens_that_are_read(tmp_path):
     linear = next(iter(model.anatomy.linears))
     seen = []
     handle = linear.module.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
-    for passage in readings(model, calibration.texts["eng"], calibration.options):
+    for passage in prepare_whole(model, calibration.texts["eng"], calibration.options):
         for sequence in passage.sequences:
             assert sequence.inputs[0] == model.tokenizer.bos_token_id
             model.module(torch.tensor([sequence.inputs]))

@@ -13,7 +13,7 @@ from laaciq.errors import BadOption
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
 from laaciq.quantization.model import quantize_layers, quantize_model
@@ -160,7 +160,7 @@ def test_gradients_are_those_of_the_divergence(architecture, options, tmp_path):
     model, plan, calibration = tiny(architecture, tmp_path, **{"bits": 4, **options})
     student = Student(model, list(quantize_layers(model, plan, calibration)))
     twin = replace(model, module=student)
-    (passage,) = readings(model, calibration.texts["eng"].at([1]), calibration.options)
+    (passage,) = prepare_whole(model, calibration.texts["eng"].at([1]), calibration.options)
     weights = torch.ones(sum(len(s.targets) for s in passage.sequences))
     _descend(model, twin, passage.sequences, weights)
     free = [*student.scale_steps, *student.vector_steps]

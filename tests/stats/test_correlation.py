@@ -93,7 +93,7 @@ def test_the_seed_decides():
     "x, y, message",
     [
         ([1, 2], [1, 2], "2 pairs are too few"),
-        ([1, 2, 3], [1, 2], "are no pairs"),
+        ([1, 2, 3], [1, 2], "cannot be paired"),
         ([1, 2, 3], [0.1, 0.1, 0.1], "second column is constant at 0.1"),
         ([1, 2, float("nan")], [1, 2, 3], "first column holds NaN"),
     ],
