@@ -39,7 +39,9 @@ def test_every_option_is_described(verb):
 def test_default_folders_differ_wherever_options_that_decide_the_result_differ(verb):
     kind, needed = VERBS[verb], required(verb)
     others = {
-        name: own.default_folder for name, own in changed(verb).items() if name not in kind.undecisive | needed.keys()
+        name: options.default_folder
+        for name, options in changed(verb).items()
+        if name not in kind.undecisive | needed.keys()
     }
     # Models and checkpoints of one name lie in different places.
     moved = [

@@ -47,7 +47,7 @@ def command_line(group, monkeypatch, capsys):
 
         def reach(*arguments, **keywords):
             given.update(zip(kind.positional, arguments, strict=False))
-            given.update({name: own for name, own in keywords.items() if name in kind.model_fields})
+            given.update({name: other for name, other in keywords.items() if name in kind.model_fields})
             raise Reached
 
         monkeypatch.setattr(import_module(f"laaciq.commands.{verb}"), verb, reach)
@@ -93,8 +93,8 @@ def test_every_option_is_read_by_the_method_or_refused(command_line, verb, metho
             assert given.model_fields_set - {"method"} == {name, *more}
         else:
             assert "has no effect" in sentence
-            named = readers(name) or [own for own, m in METHODS.items() if m.reads_text or m.planned]
-            assert any(own in sentence for own in named), sentence
+            named = readers(name) or [other for other, m in METHODS.items() if m.reads_text or m.planned]
+            assert any(other in sentence for other in named), sentence
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in METHOD_VERBS])
@@ -105,7 +105,11 @@ def test_every_option_of_other_commands_is_read_or_refused(command_line, verb):
     for name in kind.model_fields:
         if name in fixed:
             continue
-        more = {own: v for own, v in (NEEDS.get(name, {}) | beside).items() if own != name and own in kind.model_fields}
+        more = {
+            other: v
+            for other, v in (NEEDS.get(name, {}) | beside).items()
+            if other != name and other in kind.model_fields
+        }
         given, sentence = command_line(verb, **more, **{name: value(verb, name)})
         assert given is not None, (name, sentence)
         assert getattr(given, name) == value(verb, name)
