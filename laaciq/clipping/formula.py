@@ -108,5 +108,5 @@ def error_table(formula: Formula = FITTED, bits: Iterable[int] | None = None) ->
 def _clamped(kurtosis: ArrayLike, formula: Formula) -> np.ndarray:
     kurtosis = np.asarray(kurtosis, dtype=np.float64)
     if np.isnan(kurtosis).any():
-        raise BadOption("a kurtosis is NaN: weights without spread have none")
+        raise BadOption("a kurtosis is NaN: constant weights have none")
     return np.maximum(kurtosis, formula.least_kurtosis)

@@ -98,7 +98,7 @@ def _sample(source: PatternHistogram | ArrayLike, weights: ArrayLike | None) -> 
     magnitudes = np.abs(np.asarray(values, dtype=np.float64)).ravel()
     shares = np.ones_like(magnitudes) if counts is None else np.asarray(counts, dtype=np.float64).ravel()
     if shares.shape != magnitudes.shape:
-        raise BadOption(f"{len(shares)} weights for {len(magnitudes)} values: give one for each")
+        raise BadOption(f"{len(shares)} weights for {len(magnitudes)} values: give one per value")
     if not (np.isfinite(magnitudes).all() and np.isfinite(shares).all() and (shares >= 0).all()):
         raise BadOption("values must be finite, and their weights finite and not negative")
     # A zero costs nothing at any threshold: it only counts.

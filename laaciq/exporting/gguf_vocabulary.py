@@ -66,11 +66,9 @@ def split_name(described: dict[str, Any]) -> str:
     # llama.cpp's converter also leaves out the composition of characters that Qwen uses.
     changed = [step["type"] for step in _steps(described["normalizer"], "normalizers") if step["type"] != "NFC"]
     if name is None or changed or last["add_prefix_space"]:
-        raise BadOption("llama.cpp has no name for the way in which this tokenizer splits text: give another --format")
+        raise BadOption("llama.cpp does not know how this tokenizer splits text: give another --format")
     if bool(model.get("ignore_merges")) != (name in _WHOLE_WORDS):
-        raise BadOption(
-            f"this tokenizer merges words otherwise than llama.cpp does under {name!r}: give another --format"
-        )
+        raise BadOption(f"this tokenizer merges words differently from llama.cpp's {name!r}: give another --format")
     return name
 
 
@@ -90,5 +88,5 @@ def _around(tokenizer: Any) -> tuple[bool, bool]:
             if before + plain + after == whole:
                 return bool(before), bool(after)
     raise BadOption(
-        "this tokenizer puts more around a text than bos and eos, which GGUF cannot say: give another --format"
+        "this tokenizer adds more than BOS and EOS to a text, which GGUF cannot express: give another --format"
     )

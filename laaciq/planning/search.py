@@ -30,7 +30,7 @@ def search_plan(session: Session, calibration: Calibration, options: WeightOptio
     Reads the calibration and validation text of served languages.
     """
     if calibration.profile is None:
-        raise BadOption("planning needs a profile of the model: make one of the calibration text first")
+        raise BadOption("planning needs a profile of the model: profile it on the calibration text first")
     deciding = deciding_languages(calibration.profile, options, session.options.served_bound)
     preset = EFFORT_PRESETS[options.effort]
     validation = calibration.validation_texts(deciding).spread(-(-preset.validation // len(deciding)))

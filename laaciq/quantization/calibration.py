@@ -41,7 +41,7 @@ class Calibration:
     def validation_texts(self, languages: list[str]) -> Texts:
         """Validation text of these languages; an error if a language has none."""
         if self.validation is None:
-            raise BadOption("plans and epochs of tuning are chosen on validation text: give texts that are split")
+            raise BadOption("plans and tuning epochs are chosen on validation text: give texts with a validation part")
         texts = self.validation.select(languages)
         for code, passages in texts.by_language.items():
             if not len(passages):
@@ -50,7 +50,7 @@ class Calibration:
 
     def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
         if self.profile is None:
-            raise BadOption("this method weighs inputs by a profile of the model: make one of the same texts first")
+            raise BadOption("this method needs a profile of the model: profile it on the same texts first")
         chosen = [self.profile[code] for code in languages]
         squares = np.stack([activations.input_mean_squares(tensor) for activations in chosen])
         relative = torch.tensor(squares / np.maximum(squares.mean(1, keepdims=True), 1e-30), dtype=torch.float32)

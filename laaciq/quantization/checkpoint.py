@@ -123,8 +123,8 @@ def _replace(
         raise BrokenModel(f"this plan is for another model: there is no layer {name}") from None
     looked_up = bool(plan.used_by) and isinstance(layer, nn.Embedding)
     if not (looked_up or is_linear(layer)) or sorted(layer.get_parameter("weight").shape) != sorted(plan.shape):
-        kind = "embedding or linear layer" if plan.used_by else "linear layer"
-        raise BrokenModel(f"this plan is for another model: {name} is no {kind} of shape {plan.shape}")
+        kind = "an embedding or linear layer" if plan.used_by else "a linear layer"
+        raise BrokenModel(f"this plan is for another model: {name} is not {kind} of shape {plan.shape}")
     replacement: StoredMatrix
     with torch.device(layer.get_parameter("weight").device):
         if isinstance(layer, nn.Embedding):
@@ -195,7 +195,9 @@ def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
     """Raise an error unless shapes fit the plan and scales are finite."""
     for name, (shape, _) in part_shapes(plan).items():
         if tuple(parts[name].shape) != shape:
-            raise BrokenModel(f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, its plan says {shape}")
+            raise BrokenModel(
+                f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, and its plan needs {shape}; quantize again"
+            )
         if parts[name].is_floating_point() and not torch.isfinite(parts[name]).all():
             raise BrokenModel(f"{plan.name} has NaN or infinite {name}: the checkpoint is damaged; quantize again")
 

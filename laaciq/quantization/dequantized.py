@@ -29,7 +29,7 @@ class _OurFormat:
     def weights(self, parts: Parts) -> torch.Tensor:
         """The dequantized weights, with the shared scales."""
         if parts.layer not in self._planned:
-            raise BrokenModel(f"the plan says nothing of {parts.layer}, which has codes; quantize again")
+            raise BrokenModel(f"the plan does not list {parts.layer}, which has codes; quantize again")
         tensor = self._planned[parts.layer]
         stored = {name: parts.take(name, shape) for name, (shape, _) in part_shapes(tensor).items()}
         check_parts(stored, tensor)

@@ -45,7 +45,7 @@ def quantize_model(
     if not plan.tuned:
         return layers, {}
     if calibration is None:
-        raise BadOption("a plan that is tuned reads calibration text: give texts")
+        raise BadOption("a tuned plan needs calibration text: give texts")
     all_layers = list(layers)
     if not all_layers:
         return [], {}
@@ -110,7 +110,7 @@ def _block_by_block(
     before.
     """
     if calibration is None:
-        raise BadOption(f"method {plan.method!r} calibrates on text: give texts")
+        raise BadOption(f"method {plan.method!r} needs calibration text: give texts")
     if plan.passages is not None:
         calibration = replace(calibration, texts=calibration.texts.spread(plan.passages))
     with _restored(looked_up):

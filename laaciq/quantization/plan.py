@@ -23,7 +23,7 @@ _KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
 
 def _storable(bits: int) -> int:
     if bits not in (*BITS, FULL_BITS):
-        raise BadOption(f"{bits} bits are not stored: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
+        raise BadOption(f"{bits} bits are not supported: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
     return bits
 
 
@@ -157,7 +157,7 @@ class PlanSet(StrictModel):
     def serving(self, language: str) -> str:
         """Name of the plan whose checkpoint serves the language."""
         if not self.serves(language):
-            raise BadOption(f"no checkpoint serves {language}: there are {', '.join(self.plans)}")
+            raise BadOption(f"no checkpoint serves {language}: there are checkpoints for {', '.join(self.plans)}")
         return "" if "" in self.plans else next(n for n, plan in self.plans.items() if language in plan.languages)
 
     def folders(self, root: Path) -> dict[str, Path]:

@@ -41,7 +41,7 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     if missing := [code for code in named if code not in served]:
         raise BadOption(f"the original does not serve {missing[0]}: raise --served-bound or name another language")
     if len(served) < 2:
-        raise BadOption("the original serves fewer than two languages, and nothing can be mixed: give more languages")
+        raise BadOption("the original serves fewer than two languages, so there is nothing to mix: give more languages")
     trials = Recalibrations(session.on(session.split.select(served)), options)
     numbers = trials.numbers(options.calibration_passages)
     extra = options.rounds + (LEFT_OUT if options.leave_out is None else len(options.leave_out))
@@ -79,7 +79,7 @@ def _require_texts(split: Split, named: list[str]) -> None:
     if missing := [code for code in named if code not in known]:
         raise UnknownLanguage(
             f"{split.calibration.name} has no text in {language(missing[0]).name} ({missing[0]}): "
-            f"give --single-language and --leave-out of {', '.join(known)}"
+            f"choose --single-language and --leave-out from {', '.join(known)}"
         )
     for code in known:
         if not len(split.calibration[code]):

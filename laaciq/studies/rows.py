@@ -52,7 +52,7 @@ class Rows:
         key = self.key(method)
         kept = store.read(_file(method.name, key), Row) if store.valid(_file(method.name, key), key) else None
         if kept is not None and kept.reason is None:
-            progress.say(f"{method.name}: there already.")
+            progress.say(f"{method.name}: already computed.")
             return kept
         progress.say(f"{method.name} …")
         row = self._compute(method, key)

@@ -15,7 +15,7 @@ def require_documents(texts: Texts, part: str) -> None:
     for code, passages in texts.by_language.items():
         if len(set(passages.documents)) < 2:
             raise BrokenTexts(
-                f"{code} has one document only in the {part} part: no interval can be given; give more text"
+                f"{code} has only one document in the {part} part, and an interval needs two: give more text"
             )
 
 

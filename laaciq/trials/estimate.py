@@ -93,7 +93,7 @@ def require_memory(cost: Cost, device: torch.device) -> None:
         if free is not None and needed > free:
             raise TooLittleMemory(
                 f"this needs about {_gigabytes(needed)} of {kind} and {_gigabytes(free)} are free: "
-                f"close other programs, take a smaller model, or a machine with more {kind}"
+                f"close other programs, or use a smaller model or a machine with more {kind}"
             )
 
 

@@ -121,9 +121,7 @@ class Session:
         """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice."""
         cost = total(stages)
         require_memory(cost, self.place)
-        self.progress.say(
-            f"{sentence} This takes {cost}{by_stage(stages)}; what is there already is not computed again."
-        )
+        self.progress.say(f"{sentence} This takes {cost}{by_stage(stages)}; existing results are not computed again.")
 
     def profile(self, texts: Texts, *, name: str = "profile.json") -> Profile:
         """The profile of the model on these texts."""

@@ -122,7 +122,7 @@ def test_a_language_too_few(served):
 
 def test_one_text_is_no_list_of_prompts(served):
     model, tokenizer = served
-    with pytest.raises(BadOption, match="prompts are a list"):
+    with pytest.raises(BadOption, match="prompts must be a list"):
         laaciq.generate(model, tokenizer, "Habari ya asubuhi")
 
 

@@ -228,7 +228,7 @@ def test_the_baseline_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts):
 def test_up_to_date_is_said_only_where_nothing_is_left_to_do(tmp_path, texts, missing):
     """A missing baseline, or continuations of one language, are work too."""
 
-    class Told(Progress):
+    class RecordedProgress(Progress):
         def __init__(self):
             self.sentences = []
 
@@ -243,7 +243,7 @@ def test_up_to_date_is_said_only_where_nothing_is_left_to_do(tmp_path, texts, mi
     elif missing is not None:
         path = tmp_path / "run" / missing
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    progress = Told()
+    progress = RecordedProgress()
     assert laaciq.run(model, progress=progress, **options) == first
     assert any("up to date" in sentence for sentence in progress.sentences) == (missing is None)
 

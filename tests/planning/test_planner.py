@@ -87,7 +87,7 @@ def test_a_plan_is_edited_by_hand_and_quantized(model, texts, tmp_path):
     ("content", "says"),
     [("{", "not valid"), ('{"method": "planned"}', "not valid at tensors"), (None, "cannot be read")],
 )
-def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
+def test_a_broken_plan_is_an_error(model, texts, tmp_path, content, says):
     file = tmp_path / "plan.json"
     if content is not None:
         file.write_text(content)
@@ -106,7 +106,7 @@ def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
         ({"language_weight": ("deu=2",), "objective": "mean"}, "not a language of this plan"),
     ],
 )
-def test_what_cannot_be_planned_is_told(model, texts, options, says):
+def test_what_cannot_be_planned_is_an_error(model, texts, options, says):
     with pytest.raises(BadOption, match=says):
         planned(model, texts, **options)
 

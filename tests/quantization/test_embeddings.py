@@ -236,5 +236,5 @@ def test_a_plan_for_another_model(tmp_path):
     quantize(llama, tmp_path / "checkpoint")
     config = tmp_path / "checkpoint/config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"vocab_size": 500}))
-    with pytest.raises(BrokenModel, match="embed_tokens is no embedding or linear layer of shape"):
+    with pytest.raises(BrokenModel, match="embed_tokens is not an embedding or linear layer of shape"):
         load(find_model(tmp_path / "checkpoint"))

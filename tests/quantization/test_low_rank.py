@@ -14,7 +14,7 @@ WEIGHING = st.sampled_from(["identity", "diagonal", "full", "singular"])
 
 
 def case(seed, weighing, shape=(12, 20)):
-    """A residual, what is told of its inputs, and the H that this means."""
+    """A residual, the known moments of its inputs, and the H that they imply."""
     random = torch.Generator().manual_seed(seed)
     residual = torch.randn(shape, generator=random) * 10.0 ** float(torch.randint(-4, 2, (1,), generator=random))
     rows = torch.randn(4 if weighing == "singular" else 60, shape[1], generator=random)

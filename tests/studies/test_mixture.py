@@ -26,8 +26,8 @@ from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
 OPTIONS = MeasureOptions(served_bound=100)
-ASKED = {"bits": 3, "group_size": 16, "calibration_passages": (2,), "rounds": 1}
-LEAST = ASKED | {"calibration_passages": (), "rounds": 0}
+SETTINGS = {"bits": 3, "group_size": 16, "calibration_passages": (2,), "rounds": 1}
+LEAST = SETTINGS | {"calibration_passages": (), "rounds": 0}
 
 
 def shortened(texts, count, begin=0):
@@ -57,7 +57,7 @@ def studied(model, split, measuring=OPTIONS, out=None, **options):
 
 @pytest.fixture(scope="module")
 def study(model, split):
-    return studied(model, split, **ASKED)
+    return studied(model, split, **SETTINGS)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_language_left_out_has_no_weight(model, split, quantized):
 def test_test_text_chooses_nothing(model, split, study):
     """Other test text, in which English comes out otherwise too: nothing that is chosen changes."""
     changed = replace(split, test=shortened(laaciq.read_split().select(FEW).test, 4, begin=20))
-    result = studied(model, changed, **ASKED)
+    result = studied(model, changed, **SETTINGS)
     assert result.of("equal", 4).loss != study.of("equal", 4).loss
     assert result.rounds == study.rounds
     assert [entry.weights for entry in result.settings] == [entry.weights for entry in study.settings]
@@ -165,7 +165,7 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
     assert result.languages == others
     assert all(set(entry.weights) <= set(others) and set(entry.loss) == set(others) for entry in result.settings)
     with pytest.raises(BadOption, match=f"does not serve {worst}"):
-        studied(model, split, MeasureOptions(served_bound=bound), single_language=worst, **ASKED)
+        studied(model, split, MeasureOptions(served_bound=bound), single_language=worst, **SETTINGS)
 
 
 # Keeping
@@ -174,7 +174,7 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
 def test_a_second_run_quantizes_nothing_and_says_the_same(model, split, study, tmp_path, quantized):
     def again(**changes):
         quantized.clear()
-        return studied(model, split, out=tmp_path / "run", **(ASKED | changes))
+        return studied(model, split, out=tmp_path / "run", **(SETTINGS | changes))
 
     first = again()
     plans = [plan.model_dump_json() for plan in quantized]
@@ -199,8 +199,8 @@ def test_a_killed_run_goes_on_where_it_was(model, split, study, tmp_path, monkey
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(recalibration, "quantize_model", killed)
-        studied(model, split, out=tmp_path / "run", **ASKED)
-    assert studied(model, split, out=tmp_path / "run", **ASKED) == study
+        studied(model, split, out=tmp_path / "run", **SETTINGS)
+    assert studied(model, split, out=tmp_path / "run", **SETTINGS) == study
     plans = [plan.model_dump_json() for plan in quantized]
     assert len(plans) == len(set(plans))
 
@@ -216,18 +216,18 @@ def test_the_model_stays_what_it_was(model, split):
 
 def test_a_language_without_text_is_refused(model, split):
     with pytest.raises(UnknownLanguage, match="no text in English"):
-        studied(model, split.select(["swa", "hin"]), **ASKED)
+        studied(model, split.select(["swa", "hin"]), **SETTINGS)
     with pytest.raises(UnknownLanguage, match="no text in Finnish"):
-        studied(model, split, leave_out=("fin",), **ASKED)
+        studied(model, split, leave_out=("fin",), **SETTINGS)
     with pytest.raises(UnknownLanguage, match="unknown language 'qqqq'"):
-        studied(model, split, single_language="qqqq", **ASKED)
+        studied(model, split, single_language="qqqq", **SETTINGS)
 
 
 def test_what_leaves_nothing_to_compare_is_refused(model, split):
     with pytest.raises(BadOption, match="serves fewer than two languages"):
-        studied(model, split.select(["eng"]), **ASKED)
+        studied(model, split.select(["eng"]), **SETTINGS)
     with pytest.raises(BrokenTexts, match="fewer than two documents"):
-        studied(model, replace(split, test=split.test.at([0])), **ASKED)
+        studied(model, replace(split, test=split.test.at([0])), **SETTINGS)
 
 
 # The recommendation, from losses that are known
