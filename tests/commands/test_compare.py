@@ -83,7 +83,7 @@ def test_methods_that_fail_are_rows_that_say_why(tiny, coarse, tmp_path):
     }
     other = laaciq.compare(tiny, methods=["absent", "mse", "adaptive"], bits=5, out=tmp_path, **SETTINGS)
     assert other["absent"].reason == "absent supports 4 bits, not 5"
-    assert "5 bits are not offered" in other["mse"].reason
+    assert "5 bits are not supported" in other["mse"].reason
     with pytest.raises(BadOption, match="unknown method"):
         laaciq.compare(tiny, methods=["nothing-like-it"], out=tmp_path, **SETTINGS)
 

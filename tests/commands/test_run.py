@@ -166,7 +166,7 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"bits": 5}, BadOption, "5 bits are not offered"),
+        ({"bits": 5}, BadOption, "5 bits are not supported"),
         ({"group_size": 0}, BadOption, "group size 0"),
         ({"method": "rnt"}, BadOption, "did you mean 'rtn'"),
         ({"keep": 20.0}, BadOption, "20 % of the weights cannot stay in 16 bits"),
