@@ -14,7 +14,7 @@ from laaciq.options import TasksOptions
 
 @shared.takes(TasksOptions)
 def tasks(
-    out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given to lm-eval as --include_path.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the task files; pass it to lm-eval as --include_path.")],
     overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:

@@ -28,7 +28,7 @@ _LABEL = 17
 def sensitivity(result: Sensitivity, folder: Path) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
     Console().print(sensitivity_table(result))
     shared.print_lines(f"Result: {folder / 'sensitivity.json'}")

@@ -33,7 +33,7 @@ _CHECKPOINT = "checkpoint"
 
 
 class Card(StrictModel):
-    """A card that was written. `lacking` names what is missing in its metadata, and the option that adds it."""
+    """The written card. `lacking` names what is missing in its metadata, and the option that adds it."""
 
     path: str
     text: str
@@ -86,7 +86,7 @@ def _read_run(run: Path) -> CardContents:
     marker = read_marker(run)
     command = "" if marker is None else str(marker.get("command", ""))
     if marker is None or not command.startswith("laaciq run"):
-        raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
+        raise BadOption(f"{run} is not a run: give the folder of a finished 'laaciq run'")
     unfinished = f"{run} is not finished: run '{command} --out {run}' again"
     if not marker.get("finished"):
         raise BadOption(unfinished)

@@ -1,4 +1,4 @@
-"""The checkpoint that is exported: its plan, and what its configuration says of its layers. No weights are read here."""
+"""The checkpoint to export: its plan, and the facts of its configuration. No weights are read here."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ class CheckpointSource:
 
 
 def read_source(checkpoint: str | Path) -> CheckpointSource:
+    """The checkpoint in a folder; an error if it is not one of ours or its plan does not fit."""
     folder = Path(checkpoint)
     if not is_checkpoint(folder):
-        raise BadOption(f"{folder} is no laaciq checkpoint: give a folder that 'laaciq quantize' or 'laaciq run' wrote")
+        raise BadOption(
+            f"{folder} is not a laaciq checkpoint: give a folder written by 'laaciq quantize' or 'laaciq run'"
+        )
     kind, anatomy = outline(find_model(folder))
     config = read_object(folder / CONFIG, COPY_AGAIN, within=folder)
-    # Names no file and keeps transformers from loading a checkpoint of ours; an export is none.
+    # This entry keeps transformers from loading our checkpoints without this package; an export does not need it.
     config.pop(WEIGHTS_FILE, None)
     plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
     if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
@@ -47,5 +50,6 @@ def read_source(checkpoint: str | Path) -> CheckpointSource:
 
 
 def weight_bytes(folder: Path) -> int:
+    """Size of the weight files in bytes."""
     files = list(folder.glob("*.gguf")) or ModelFolder(str(folder), folder).weight_files
     return sum(path.stat().st_size for path in files)

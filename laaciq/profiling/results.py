@@ -31,7 +31,7 @@ def unpack_floats(text: str) -> np.ndarray:
 
 
 class Architecture(StrictModel):
-    """The facts that models are compared by."""
+    """Facts to compare models by."""
 
     model_type: str
     kind: str
@@ -50,7 +50,7 @@ class Architecture(StrictModel):
 
 
 class BlockWeights(StrictModel):
-    """κ_l pools all linear weights of the block; mean and max over its tensors stand beside it."""
+    """Weights of one block. `kurtosis` is κ_l, pooled over all linear weights; the mean and the maximum over its tensors are given too."""
 
     block: int
     name: str
@@ -72,7 +72,7 @@ class ComponentWeights(StrictModel):
 
 
 class SuperWeight(StrictModel):
-    """A weight that one forward pass points at (Yu et al. 2024): large output `activation` from a large input at one down projection."""
+    """A super-weight candidate from one forward pass (Yu et al. 2024): large output `activation` from a large input at one down projection."""
 
     tensor: str
     row: int
@@ -83,7 +83,7 @@ class SuperWeight(StrictModel):
 
 
 class EffectiveWeights(StrictModel):
-    """σ and κ of w ⊙ a(λ), the weights as the language's inputs weigh them, for one tensor."""
+    """σ and κ of w ⊙ a(λ), the weights scaled by the language's inputs, for one tensor."""
 
     sigma: float
     kurtosis: float
@@ -160,10 +160,10 @@ class Profile(Displayed, StrictModel):
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (ValidationError, UnicodeDecodeError):
-            raise BadOption(f"{path} is no profile of this version: make it again with 'laaciq profile'") from None
+            raise BadOption(f"{path} is not a profile of this version: make it again with 'laaciq profile'") from None
 
     def frame(self) -> pandas.DataFrame:
-        """One row per language, without the long lists."""
+        """A pandas table with one row per language, without the long lists."""
         from laaciq.frames import flat_frame
 
         long = {"component_norms", "input_moments", "effective_weights"}

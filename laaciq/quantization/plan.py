@@ -1,6 +1,6 @@
 """The `Plan`: how every tensor of the blocks is stored, and embeddings and head if they are quantized too.
 
-Made before anything is quantized, written beside the checkpoint.
+It is made before anything is quantized, and written with the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from laaciq.strict import StrictModel
 if TYPE_CHECKING:
     from laaciq.models import Anatomy
 
-# Of a kept weight: its value and its column. Where it lies in its row's list follows from a count by row.
+# Bits of a kept weight: its value and its column. Its row follows from a count by row.
 _KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
 
 
 def _storable(bits: int) -> int:
     if bits not in (*BITS, FULL_BITS):
-        raise BadOption(f"{bits} bits are not stored: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
+        raise BadOption(f"{bits} bits are not supported: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
     return bits
 
 
@@ -94,7 +94,9 @@ class TensorPlan(StrictModel):
 
     @property
     def stored_bits(self) -> int:
-        """Codes, scales, zero points of an affine grid, tables, kept weights with their places, and the low-rank correction."""
+        """Size in bits: codes, scales, zero points of an affine grid, tables, kept weights with their positions, and the low-rank
+        correction.
+        """
         if not self.quantized:
             return self.weights * FULL_BITS
         grid = self.groups * (FULL_BITS * (1 + self.tables) + (0 if self.symmetric else self.bits))
@@ -104,7 +106,7 @@ class TensorPlan(StrictModel):
 
 
 class Size(StrictModel):
-    """Counted in full. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
+    """Complete size. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
 
     block_bytes: int
     block_bits_per_weight: float
@@ -202,7 +204,7 @@ class PlanSet(StrictModel):
     def serving(self, language: str) -> str:
         """Name of the plan whose checkpoint serves the language."""
         if not self.serves(language):
-            raise BadOption(f"no checkpoint serves {language}: there are {', '.join(self.plans)}")
+            raise BadOption(f"no checkpoint serves {language}: there are checkpoints for {', '.join(self.plans)}")
         return "" if "" in self.plans else next(n for n, plan in self.plans.items() if language in plan.languages)
 
     def folders(self, root: Path) -> dict[str, Path]:
