@@ -12,6 +12,7 @@ from rich.table import Table
 from laaciq.cli import options as shared
 from laaciq.corpus import Texts, read_texts
 from laaciq.options import BUILTIN
+from laaciq.options.groups import TextOptions
 
 
 @shared.takes()
@@ -25,7 +26,8 @@ def texts(
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the languages, scripts, passages and bytes of a set of texts."""
-    chosen = read_texts(source).select(None if languages is None else shared.split_names(languages))
+    given = TextOptions.of(texts=source, languages=None if languages is None else shared.split_names(languages))
+    chosen = read_texts(given.texts).select(given.languages)
     if as_json:
         typer.echo(json.dumps(_summary(chosen), ensure_ascii=False, indent=1))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +14,8 @@ from typing import Any, Unpack
 
 from laaciq import errors
 from laaciq.engine.progress import Progress, default_progress
-from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
+from laaciq.engine.store import command_words, read_marker
+from laaciq.errors import BadOption, LaaciqError, OutputConflict, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
 from laaciq.options.keywords import BenchKeywords
 from laaciq.speed.results import ROUNDS, Bench, Request
@@ -64,10 +64,10 @@ def recorded_original(checkpoint: Path) -> str:
     """The model in the command that run.json records above the checkpoint. A command without a model is for the reference model."""
     for folder in checkpoint.absolute().parents[:2]:
         try:
-            command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
-        except (OSError, ValueError, KeyError):
+            words = command_words((read_marker(folder) or {}).get("command", ""))
+        except OutputConflict:  # some other run.json
             continue
-        match shlex.split(command):
+        match words:
             case ["laaciq", "run", model, *_] if not model.startswith("--"):
                 return model
             case ["laaciq", "run", *_]:
