@@ -1,4 +1,4 @@
-"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, of a plan, a type for every tensor."""
+"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, with a plan, a type for every tensor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
 
 
 class Imatrix(StrictModel):
-    """The files that were written to `folder`, the weights of the languages in the matrix, and the command that uses it."""
+    """The files written to `folder`, the weights of the languages in the matrix, and the command that uses them."""
 
     folder: str
     weights: dict[str, float]
