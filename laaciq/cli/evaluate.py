@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-from rich.console import Console
-
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import EvaluateOptions
 
 
@@ -28,7 +26,7 @@ def evaluate(
 
     evaluation = evaluate_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(evaluation.model_dump_json(indent=1))
+        print_json(evaluation)
         return
-    Console().print(evaluation_table(evaluation))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(evaluation_table(evaluation))
+    print_lines(f"Report: {folder / 'report.html'}")

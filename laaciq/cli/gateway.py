@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def gateway(
 
     result = gateway_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
-    Console().print(gateway_table(result))
-    shared.print_lines(f"Result: {folder / 'gateway.json'}")
+    print_table(gateway_table(result))
+    print_lines(f"Result: {folder / 'gateway.json'}")
 
 
 def gateway_table(result: Gateway) -> RenderableType:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def mixture(
 
     result = mixture_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
-    Console().print(mixture_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(mixture_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
 
 
 def mixture_table(result: MixtureStudy) -> RenderableType:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import RunOptions
 
 if TYPE_CHECKING:
@@ -36,13 +36,12 @@ def run(
 
     result = run_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
-    console = Console()
-    console.print(run_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(run_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
     size = result.plans.first.size.block_bits_per_weight
-    shared.print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
+    print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
 
 
 def run_table(result: RunResult) -> RenderableType:

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import SensitivityOptions
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def sensitivity(
 
     result = sensitivity_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
-    Console().print(sensitivity_table(result))
-    shared.print_lines(f"Result: {folder / 'sensitivity.json'}")
+    print_table(sensitivity_table(result))
+    print_lines(f"Result: {folder / 'sensitivity.json'}")
 
 
 def sensitivity_table(result: Sensitivity) -> RenderableType:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def sweep(
 
     result = sweep_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
-    Console().print(sweep_table(result))
-    shared.print_lines(f"Result: {folder / 'sweep.json'}")
+    print_table(sweep_table(result))
+    print_lines(f"Result: {folder / 'sweep.json'}")
 
 
 def sweep_table(result: Sweep) -> RenderableType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from laaciq import errors
+from laaciq.engine.escaping import command_words
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
@@ -67,7 +67,7 @@ def recorded_original(checkpoint: Path) -> str:
             command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
         except (OSError, ValueError, KeyError):
             continue
-        match shlex.split(command):
+        match command_words(str(command)):
             case ["laaciq", "run", model, *_] if not model.startswith("--"):
                 return model
             case ["laaciq", "run", *_]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import TypeVar, Unpack
 
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.store import CARD, read_marker
 from laaciq.errors import BadOption, BrokenModel
@@ -86,9 +86,10 @@ def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, from a run that reached its end."""
     marker = read_marker(run)
     command = "" if marker is None else str(marker.get("command", ""))
-    if marker is None or not command.startswith("laaciq run"):
+    words = command_words(command)
+    if marker is None or words[:2] != ["laaciq", "run"]:
         raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
-    unfinished = f"{run} is not finished: run '{command} --out {run}' again"
+    unfinished = f"{run} is not finished: run {shell_command([*words, '--out', str(run)])} again"
     if not marker.get("finished"):
         raise BadOption(unfinished)
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
@@ -127,7 +128,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
     evaluation = contents.evaluation
     original = base_model or _without_folders(evaluation.original)
     shown = {evaluation.original: original}
-    words = [shown.get(word, _without_folders(word)) for word in shlex.split(contents.command)]
+    words = [shown.get(word, _without_folders(word)) for word in command_words(contents.command)]
     bits = f"{contents.plans.first.size.block_bits_per_weight:.3g}"
     stem = re.sub(r"[^\w.-]+", "-", Path(original).name).strip(".-")
     return CardContents(
@@ -137,7 +138,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         planning=contents.planning,
         baseline=contents.baseline,
         profile=contents.profile,
-        command=shlex.join(words),
+        command=shell_command(words),
         version=contents.version,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from laaciq.corpus import language
+from laaciq.engine.escaping import shown_command
 from laaciq.errors import UnknownLanguage
 from laaciq.report.figures import COLOURS, MARKERS, label_plainly, legend_below, new_figure, styled
 from laaciq.report.page import bullets, code, drawing, heading, page, paragraph, table
@@ -95,7 +96,7 @@ def compare_html(comparison: Comparison) -> str:
             bullets(_described(row.method, row.made) for row in comparison.measured if row.made),
             *([heading("Without a result"), bullets(failed)] if failed else []),
             heading("Reproduce"),
-            code(comparison.command),
+            code(shown_command(comparison.command)),
         ],
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import shlex
 from pathlib import Path
 
+from laaciq.engine.escaping import shell_command, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
 from laaciq.options import RunOptions
@@ -62,21 +62,21 @@ def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: 
         command = _rerun(options, _MEASURED, budget=round(bits_per_weight + 1, 2))
     else:
         remedy = f"More than {bits_per_weight:.2f} bits per weight will hardly help; find the blocks that cost it."
-        command = shlex.join(["laaciq", "sensitivity", options.model])
+        command = shell_command(["laaciq", "sensitivity", options.model])
     return [f"{worst.name} {loss}{others}. {remedy}", f"Next: {command}"]
 
 
 def _rerun(options: RunOptions, kept: frozenset[str], **changed: object) -> str:
     """The command of a run with the `kept` ones of the options, and with those that are `changed`."""
     given = {name: getattr(options, name) for name in options.model_fields_set & kept}
-    return RunOptions.of(**given, **changed).command
+    return shown_command(RunOptions.of(**given, **changed).command)
 
 
 def _check(evaluation: Evaluation, worst: LanguageResult, folder: Path) -> str:
     words = ["laaciq", "check", str(folder), "--max-D", _limit(worst.degradation.value if worst.degradation else 0.0)]
     if evaluation.disparity is not None:
         words += ["--max-disparity", _limit(evaluation.disparity.plug_in.value)]
-    return shlex.join(words)
+    return shell_command(words)
 
 
 def _limit(measured: float) -> str:
