@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,10 +10,13 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
+from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import CompareOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.studies.comparison import Comparison
 
 # Columns of the report's table by their place there: heading, and importance where the terminal is narrow. Libraries left layers
@@ -31,28 +34,13 @@ _COLUMNS: dict[int, tuple[str, int | None]] = {
 }
 
 
-@shared.takes(CompareOptions)
-def compare(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(CompareOptions)
+def compare(result: Comparison, folder: Path) -> None:
     """Quantize with several libraries and methods, and compare what each costs each language, and its size.
 
     Run again, it resumes. Run in another environment, which has other libraries, it adds their rows.
     """
-    folder = shared.folder_for(CompareOptions, given, out)
-
-    from laaciq.commands.compare import compare as compare_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    comparison = compare_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(comparison)
-        return
-    print_table(compare_table(comparison))
+    print_table(compare_table(result))
     print_lines(f"Report: {folder / 'report.html'}")
 
 

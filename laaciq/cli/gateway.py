@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
-from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.stats.estimate import Estimate
     from laaciq.studies.gateway import Gateway, ReportedSet
     from laaciq.studies.outcomes import Measure, Rank
 
 
-@shared.takes(GatewayOptions)
-def gateway(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(GatewayOptions)
+def gateway(result: Gateway, folder: Path) -> None:
     """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's.
 
     Run again, it resumes.
     """
-    folder = shared.folder_for(GatewayOptions, given, out)
-
-    from laaciq.commands.gateway import gateway as gateway_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = gateway_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(result)
-        return
     print_table(gateway_table(result))
     print_lines(f"Result: {folder / 'gateway.json'}")
 

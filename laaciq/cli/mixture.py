@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
-from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.studies.mixture_results import MixtureStudy, Setting
 
 
-@shared.takes(MixtureOptions)
-def mixture(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(MixtureOptions)
+def mixture(result: MixtureStudy, folder: Path) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
 
     Run again, it resumes.
     """
-    folder = shared.folder_for(MixtureOptions, given, out)
-
-    from laaciq.commands.mixture import mixture as mixture_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = mixture_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(result)
-        return
     print_table(mixture_table(result))
     print_lines(f"Report: {folder / 'report.html'}")
 

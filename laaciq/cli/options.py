@@ -57,10 +57,6 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if there is one, else cpu.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote to the same place.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Folder for the results, by default one in laaciq-runs. The same command continues in it."),
-]
 
 
 def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -85,12 +81,6 @@ def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], 
         return invoked
 
     return decorate
-
-
-def folder_for(kind: type[Options], given: dict[str, Any], out: Path | None) -> Path:
-    """Where a command writes. Wrong options are refused here, before anything heavy is imported."""
-    options = kind.of(**given)
-    return options.default_folder if out is None else out
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

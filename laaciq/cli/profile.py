@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.engine.escaping import shell_command
 from laaciq.options import ProfileOptions, ScreenOptions, SurveyOptions
@@ -20,24 +21,9 @@ if TYPE_CHECKING:
     from laaciq.profiling.results import Profile
 
 
-@shared.takes(ProfileOptions)
-def profile(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(ProfileOptions)
+def profile(result: Profile, folder: Path) -> None:
     """Measure what is in the weights and how each language uses them."""
-    folder = shared.folder_for(ProfileOptions, given, out)
-
-    from laaciq.commands.profile import profile as profile_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = profile_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(result)
-        return
     print_table(profile_tables(result))
     print_lines(f"Report: {folder / 'report.html'}", f"Next: {shell_command(['laaciq', 'screen', str(folder)])}")
 

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
-from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import RunOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.commands.run import RunResult
 
 
-@shared.takes(RunOptions)
-def run(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(RunOptions)
+def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
     Run again, it resumes.
     """
-    folder = shared.folder_for(RunOptions, given, out)
-
-    # Heavy imports wait until options are known to be right, so that --help and errors come at once.
-    from laaciq.commands.run import run as run_verb
-    from laaciq.engine.progress import TerminalProgress
     from laaciq.report.next_step import next_steps
 
-    result = run_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(result)
-        return
     print_table(run_table(result))
     print_lines(f"Report: {folder / 'report.html'}")
     size = result.plans.first.size.block_bits_per_weight

@@ -89,20 +89,24 @@ def _read_run(run: Path) -> CardContents:
     words = command_words(command)
     if marker is None or words[:2] != ["laaciq", "run"]:
         raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
-    unfinished = f"{run} is not finished: run {shell_command([*words, '--out', str(run)])} again"
+
+    def unfinished(reason: str = "") -> BadOption:
+        finishing = shell_command([*words, "--out", str(run)])
+        return BadOption(f"{run} is not finished{reason}. To finish it, run: {finishing}")
+
     if not marker.get("finished"):
-        raise BadOption(unfinished)
+        raise unfinished()
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
     if missing := [name for name in needed if not (run / name).exists()]:
-        raise BadOption(f"{unfinished}; {missing[0]} is missing")
+        raise unfinished(f": {missing[0]} is missing")
     evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}
     except BrokenModel as error:
-        raise BadOption(f"{unfinished}; {error}") from None
+        raise unfinished(f": {error}") from None
     if stored != decided.plans.plans or evaluation.quantized != describe(decided.plans):
-        raise BadOption(f"{unfinished}; its checkpoint is not the one that was measured")
+        raise unfinished(": its checkpoint is not the one that was measured")
     measured_beside = (run / f"{BASELINE}evaluation.json").exists() and decided.planning is not None
     return CardContents(
         name="",

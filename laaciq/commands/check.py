@@ -91,7 +91,7 @@ def read_evaluation(run: Path) -> Evaluation:
     marker = read_marker(run) if run.is_dir() else None
     if marker is not None and not marker.get("finished"):
         words = command_words(str(marker.get("command", "laaciq run")))
-        raise BadOption(f"{run} is not finished: run {shell_command([*words, '--out', str(run)])} again")
+        raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
     try:
         return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError:

@@ -11,6 +11,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import Locator, LogLocator, NullFormatter, StrMethodFormatter
 
+from laaciq.engine.escaping import printable
+
 # Okabe & Ito (2008) without black and yellow, which vanish on one of two backgrounds, and with a grey.
 BLUE, VERMILION, GREY = "#0072b2", "#d55e00", "#808080"
 COLOURS = (BLUE, VERMILION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", GREY)
@@ -54,7 +56,7 @@ def new_figure(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
 
 def name_rows(axes: Axes, names: list[str]) -> None:
     """One named row for each, the first on top."""
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), list(map(printable, names)))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.5, -0.5)
 

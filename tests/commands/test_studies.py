@@ -30,13 +30,13 @@ def test_sensitivity(model, tmp_path):
     found = laaciq.sensitivity(model, part="test", out=tmp_path / "out", **SHORT)
     assert found.texts == "builtin, test part"
     assert "--part test" in json.loads((tmp_path / "out/run.json").read_text())["command"]
-    with pytest.raises(BadOption, match="unknown part 'validation'"):
+    with pytest.raises(BadOption, match="--part cannot be 'validation'"):
         laaciq.sensitivity(model, part="validation", **SHORT)
 
 
 def test_gateway_and_calibration(model):
     assert laaciq.gateway(model, protect=1, **SHORT).protect == 1
-    found = laaciq.mixture(model, passages=(1,), rounds=1, test_passages=2, **SHORT)
+    found = laaciq.mixture(model, calibration_passages=(1,), rounds=1, passages=2, **SHORT)
     assert found.recommendation.sentence
     with pytest.raises(BadOption, match="nonsense"):
         laaciq.mixture(model, nonsense=1, **SHORT)

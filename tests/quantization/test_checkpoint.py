@@ -258,7 +258,7 @@ def test_second_moments_in_parts_are_the_same(tmp_path, monkeypatch):
     known = calibrate(model)
     for name in ("whole", "parts"):
         quantize(model, tmp_path / name, known, method="adaptive", table_overhead=2.0)
-        monkeypatch.setattr("laaciq.quantization.matrices.MOMENT_BYTES", 10_000)
+        monkeypatch.setattr("laaciq.quantization.model.MOMENT_BYTES", 10_000)
     whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
