@@ -29,6 +29,7 @@ from laaciq.cli import (
     texts,
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
+from laaciq.cli.messages import make_messages_inert, print_traceback
 from laaciq.engine.terminal import Terminal
 from laaciq.errors import LaaciqError
 from laaciq.version import __version__
@@ -73,6 +74,7 @@ def _options(
 def main() -> None:
     """Run the command line. What the user can fix is one sentence on standard error and exit status 2; Ctrl-C and SIGTERM are one line that
     says how to continue, and exit status 130 or 143."""
+    make_messages_inert()
     try:
         with interruptible():
             app(prog_name="laaciq")
@@ -82,3 +84,6 @@ def main() -> None:
     except Interrupted as interruption:
         Terminal(stderr=True).print(interruption_message(sys.argv), soft_wrap=True)
         sys.exit(interruption.status)
+    except Exception as error:
+        print_traceback(error)
+        sys.exit(1)
