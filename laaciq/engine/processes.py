@@ -20,5 +20,6 @@ def start_module(
     variables = os.environ | (environment or {})
     paths = [str(_PACKAGES), *filter(None, [variables.get("PYTHONPATH")])]
     command = [sys.executable, "-P", "-m", module, *arguments]
-    # Arguments go to the process as they are, without a shell.
-    return subprocess.Popen(command, env=variables | {"PYTHONPATH": os.pathsep.join(paths)}, text=True, **streams)
+    variables["PYTHONPATH"] = os.pathsep.join(paths)
+    # Words go to the process as they are, without a shell.
+    return subprocess.Popen(command, env=variables, text=True, **streams)  # noqa: S603
