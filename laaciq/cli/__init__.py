@@ -72,8 +72,9 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. What the user can fix is one sentence on standard error and exit status 2; Ctrl-C and SIGTERM are one line that
-    says how to continue, and exit status 130 or 143."""
+    """Run the command line. An error that the user can fix is one sentence on standard error and exit status 2. Ctrl-C and SIGTERM give one
+    line that says how to resume, and exit status 130 or 143.
+    """
     make_messages_inert()
     try:
         with interruptible():

@@ -14,7 +14,7 @@ from laaciq.options import CardOptions
 
 @shared.takes(CardOptions)
 def card(
-    out: Annotated[Path | None, typer.Option(help="File for the card; README.md in RUN/checkpoint by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the card. Default: README.md in RUN/checkpoint.")] = None,
     overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:

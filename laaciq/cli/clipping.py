@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @shared.takes()
 def clipping(
-    bits: Annotated[str | None, typer.Option(help="Bits per code, 2 to 8, such as '3,4'; all by default.")] = None,
+    bits: Annotated[str | None, typer.Option(help="Bits per code, 2 to 8, for example '3,4'. Default: all.")] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Optimal clipping thresholds by distribution and bits, the formulas for them, and what a shared threshold costs."""
@@ -31,7 +31,7 @@ def clipping(
 
     chosen = tuple(FITTED.coefficients) if bits is None else shared.split_numbers("bits", bits)
     if not chosen:
-        raise BadOption(f"bits {bits!r} are no numbers: give for example 2,3,4")
+        raise BadOption(f"bits {bits!r} is not a list of numbers: give for example 2,3,4")
     formulas = {
         "published": {width: PUBLISHED.at(width) for width in chosen if width in PUBLISHED},
         "fitted": {width: FITTED.at(width) for width in chosen},
@@ -59,7 +59,7 @@ def clipping(
 
 
 def _show(title: str, table: Table) -> None:
-    """The title on a line above: a narrow table would fold it."""
+    """Prints a table with its title on the line above: a narrow table would fold the title."""
     print_table("", Text(title, style="italic"), table)
 
 

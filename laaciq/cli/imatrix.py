@@ -1,4 +1,4 @@
-"""`laaciq imatrix`: all languages in the importance matrix of llama.cpp's own quantizer."""
+"""`laaciq imatrix`: an importance matrix over all languages for llama.cpp's quantizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from laaciq.options import ImatrixOptions
 
 @shared.takes(ImatrixOptions)
 def imatrix(
-    out: Annotated[Path, typer.Option(help="Folder for the files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the importance matrix and the other files.")],
     overwrite: shared.Overwrite = False,
     as_json: shared.AsJson = False,
     device: shared.Device = "auto",

@@ -17,7 +17,7 @@ RESUMABLE = frozenset({"run", "plan", "evaluate", "compare", "profile", "sensiti
 
 
 class Interrupted(BaseException):
-    """By a signal. No KeyboardInterrupt: typer ends the process on that by itself, without a word."""
+    """An interruption by a signal. Not a KeyboardInterrupt, on which typer ends the process silently."""
 
     def __init__(self, number: int) -> None:
         self.status = 128 + number
@@ -25,7 +25,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, SIGINT and SIGTERM raise `Interrupted`. A second signal ends the process at once."""
+    """Context manager: SIGINT and SIGTERM raise `Interrupted`. A second signal ends the process at once."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -43,7 +43,7 @@ def interruptible() -> Iterator[None]:
 
 
 def interruption_message(arguments: Sequence[str]) -> str:
-    """`arguments` are those of the process, `sys.argv`."""
+    """One line that says how to resume; `arguments` are those of the process, `sys.argv`."""
     program, *words = arguments
     command = next((word for word in words if not word.startswith("-")), None)
     if command not in RESUMABLE:

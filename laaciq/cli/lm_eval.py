@@ -15,7 +15,7 @@ from laaciq.options import TasksOptions
 
 @shared.takes(TasksOptions)
 def tasks(
-    out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given to lm-eval as --include_path.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the task files; pass it to lm-eval as --include_path.")],
     overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:
@@ -32,7 +32,7 @@ def tasks(
 
 
 def lm_eval(words: Annotated[list[str] | None, typer.Argument(help="Arguments of lm-eval.")] = None) -> None:
-    """Run lm-evaluation-harness with 'laaciq' among its models. All further arguments are its own."""
+    """Run lm-evaluation-harness with 'laaciq' among its models. All other arguments go to lm-evaluation-harness."""
     from laaciq.lm_eval import command_line
 
     command_line(words or [])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def mixture(result: MixtureStudy, folder: Path) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
     print_table(mixture_table(result))
     print_lines(f"Report: {folder / 'report.html'}")

@@ -1,4 +1,4 @@
-"""`laaciq profile`, `laaciq screen`, `laaciq survey`: what can be known before quantizing."""
+"""`laaciq profile`, `laaciq screen`, `laaciq survey`: what is known before quantization."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def survey(as_json: shared.AsJson = False, device: shared.Device = "auto", **giv
 
 
 def profile_tables(result: Profile) -> RenderableType:
-    """By block, and by language."""
+    """Tables by block and by language."""
     return Group(_block_table(result), _language_table(result))
 
 
@@ -108,7 +108,7 @@ def _print_screening(result: Screening) -> None:
 
 
 def _survey_table(rows: list[SurveyRow]) -> Table:
-    """Facts down, models across: few models, many facts."""
+    """One row per fact, one column per model."""
     table = Table(title="Survey", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for row in rows:

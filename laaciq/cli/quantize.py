@@ -1,4 +1,4 @@
-"""`laaciq quantize` writes checkpoints; `laaciq methods` says by which methods."""
+"""`laaciq quantize` writes checkpoints; `laaciq methods` lists the methods."""
 
 from __future__ import annotations
 

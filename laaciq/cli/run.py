@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
     from laaciq.report.next_step import next_steps
 

@@ -28,7 +28,7 @@ _LABEL = 17
 def sensitivity(result: Sensitivity, folder: Path) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
     print_table(sensitivity_table(result))
     print_lines(f"Result: {folder / 'sensitivity.json'}")

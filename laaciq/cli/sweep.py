@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def sweep(result: Sweep, folder: Path) -> None:
     """Quantize to several bit widths, and find the fewest bits that each language tolerates.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
     print_table(sweep_table(result))
     print_lines(f"Result: {folder / 'sweep.json'}")

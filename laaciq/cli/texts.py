@@ -1,4 +1,4 @@
-"""`laaciq texts`: what a set of texts holds."""
+"""`laaciq texts`: the contents of a set of texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def texts(
         str, typer.Argument(help="Texts: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.")
     ] = BUILTIN,
     languages: Annotated[
-        str | None, typer.Option(help="Show these languages only, such as 'eng,swa,Tamil'; all by default.")
+        str | None, typer.Option(help="Show only these languages, for example 'eng,swa,Tamil'. Default: all.")
     ] = None,
     as_json: shared.AsJson = False,
 ) -> None:

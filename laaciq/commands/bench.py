@@ -1,4 +1,4 @@
-"""`bench`: measure speed and memory in a process of its own, and return its result or the reason why it ended."""
+"""`bench`: measure speed and memory in a separate process, and return the result or the reason why it ended."""
 
 from __future__ import annotations
 

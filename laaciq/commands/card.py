@@ -10,7 +10,7 @@ import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
@@ -26,15 +26,14 @@ from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.report.card import CardContents, model_card
 from laaciq.report.card_head import card_head
+from laaciq.strict import StrictModel
 
 Result = TypeVar("Result", bound=BaseModel)
 _CHECKPOINT = "checkpoint"
 
 
-class Card(BaseModel):
-    """A card that was written. `lacking` names what is missing in its metadata, and the option that adds it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Card(StrictModel):
+    """The written card. `lacking` names what is missing in its metadata, and the option that adds it."""
 
     path: str
     text: str
@@ -88,7 +87,7 @@ def _read_run(run: Path) -> CardContents:
     command = "" if marker is None else str(marker.get("command", ""))
     words = command_words(command)
     if marker is None or words[:2] != ["laaciq", "run"]:
-        raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
+        raise BadOption(f"{run} is not a run: give the folder of a finished 'laaciq run'")
 
     def unfinished(reason: str = "") -> BadOption:
         finishing = shell_command([*words, "--out", str(run)])

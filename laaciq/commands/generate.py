@@ -1,4 +1,4 @@
-"""`generate`: text from a checkpoint with language tables, each prompt under the scales of its own language."""
+"""`generate`: text from a checkpoint with language tables, each prompt with the scales of its language."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def generate(
     a language without a table, or not detected, uses the shared scales; a declared language without a table is an error.
     """
     if isinstance(prompts, str):
-        raise BadOption(f"prompts are a list, not one text: give [{prompts[:20]!r}]")
+        raise BadOption(f"prompts must be a list: give [{prompts[:20]!r}]")
     switch = getattr(model, "language", None)
     if not isinstance(switch, LanguageSwitch):
         raise BadOption("this model was not loaded from a laaciq checkpoint: use its own generate")

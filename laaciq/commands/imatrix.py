@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.corpus import read_split
 from laaciq.engine.escaping import shell_command
 from laaciq.engine.files import atomic_folder, require_free, write_text
@@ -18,14 +16,13 @@ from laaciq.options.keywords import ImatrixKeywords
 from laaciq.planning.decision import read_plan_file
 from laaciq.planning.rules import equal_weights, served_languages
 from laaciq.profiling.profile import profile_model
+from laaciq.strict import StrictModel
 
 IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
 
 
-class Imatrix(BaseModel):
+class Imatrix(StrictModel):
     """The files that were written to `folder`, the weights of the languages in the matrix, and the command that uses it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     folder: str
     weights: dict[str, float]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.opening import open_session
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
@@ -18,13 +16,12 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import PlanSet
+from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
 
 
-class QuantizeResult(BaseModel):
+class QuantizeResult(StrictModel):
     """What was written, and where; `folders` and `plans` are by group of languages, under the empty name where one serves all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
     plans: PlanSet
@@ -68,7 +65,7 @@ def quantize(
 def write_checkpoints(
     session: Session, plans: PlanSet, root: Path, *, calibration: Calibration | None, rounded: Layers | None = None
 ) -> None:
-    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own. `rounded` are the layers of a single plan
+    """Every plan's checkpoint, in `root` or, where there are several, in one folder each. `rounded` are the layers of a single plan
     that planning has rounded already."""
     for name, folder in plans.folders(root).items():
         write_checkpoint(

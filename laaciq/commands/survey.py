@@ -6,20 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.profile import read_or_make
 from laaciq.engine.progress import Progress
 from laaciq.options import SurveyOptions
 from laaciq.options.keywords import SurveyKeywords
 from laaciq.planning.screening import screen_profile
 from laaciq.profiling.results import Architecture
+from laaciq.strict import StrictModel
 
 
-class SurveyRow(BaseModel):
+class SurveyRow(StrictModel):
     """One model of a survey."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
     architecture: Architecture

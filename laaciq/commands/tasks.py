@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
 from laaciq.engine.escaping import yaml_text
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.options import TasksOptions
 from laaciq.options.keywords import TasksKeywords
+from laaciq.strict import StrictModel
 
 # What all languages of a group share, by the name of the group.
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -37,10 +36,8 @@ TEMPLATES: dict[str, dict[str, Any]] = {
 _COMMON = {"dataset_path": "json", "test_split": "test", "metadata": {"version": 1.0}}
 
 
-class Tasks(BaseModel):
+class Tasks(StrictModel):
     """The groups that were written, by name, each with its tasks: one per language."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     folder: str
     groups: dict[str, list[str]]

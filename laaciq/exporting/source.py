@@ -1,4 +1,4 @@
-"""The checkpoint that is exported: its plan, and what its configuration says of its layers. No weights are read here."""
+"""The checkpoint to export: its plan, and the facts of its configuration. No weights are read here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from laaciq.quantization.plan import Plan
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """`linears` are the linear layers of the blocks by the name of their weight, `brain_floats` the tensors stored in bfloat16."""
 
     folder: Path
@@ -30,21 +30,25 @@ class Source:
         return weight_bytes(self.folder)
 
 
-def read_source(checkpoint: str | Path) -> Source:
+def read_source(checkpoint: str | Path) -> CheckpointSource:
+    """The checkpoint in a folder; an error if it is not one of ours or its plan does not fit."""
     folder = Path(checkpoint)
     if not is_checkpoint(folder):
-        raise BadOption(f"{folder} is no laaciq checkpoint: give a folder that 'laaciq quantize' or 'laaciq run' wrote")
+        raise BadOption(
+            f"{folder} is not a laaciq checkpoint: give a folder written by 'laaciq quantize' or 'laaciq run'"
+        )
     kind, anatomy = outline(ModelFolder(str(folder), folder))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    # Names no file and keeps transformers from loading a checkpoint of ours; an export is none.
+    # This entry keeps transformers from loading our checkpoints without this package; an export does not need it.
     config.pop(WEIGHTS_FILE, None)
     plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
     if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
         raise BrokenModel(f"{folder} has a plan for another model: there is no layer {strange[0]}; quantize again")
     brain_floats = frozenset(config.get("quantization_config", {}).get("brain_floats", ()))
-    return Source(folder, plan, config, kind, linears, brain_floats)
+    return CheckpointSource(folder, plan, config, kind, linears, brain_floats)
 
 
 def weight_bytes(folder: Path) -> int:
+    """Size of the weight files in bytes."""
     files = list(folder.glob("*.gguf")) or ModelFolder(str(folder), folder).weight_files
     return sum(path.stat().st_size for path in files)

@@ -194,7 +194,7 @@ def _kind(config: Any) -> Kind:
     if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return "masked"
     raise BrokenModel(
-        f"{config.model_type} is no language model that can be scored: give a causal, masked or seq2seq one"
+        f"{config.model_type} is not a language model that can be scored: give a causal, masked or encoder-decoder model"
     )
 
 

@@ -1,11 +1,11 @@
-"""How a model is to be stored: planned under a budget, by the rules of a method, or read from a file."""
+"""The decision how a model is stored: planned under a budget, by the rules of a method, or read from a file."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from laaciq.corpus import Split, Texts
 from laaciq.engine.store import key_of
@@ -18,23 +18,22 @@ from laaciq.planning.search import search_plan
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan, PlanSet, count_size
+from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
 
-# Passages per language that are profiled where a method reads no more of the profile than which languages are served.
+# Passages per language to profile if a method only needs to know which languages are served.
 SERVED_PASSAGES = 4
 
 
-class Decision(BaseModel):
-    """The plans, and how they were chosen where they were planned."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Decision(StrictModel):
+    """The plans and, for method 'planned', how they were chosen."""
 
     plans: PlanSet
     planning: Planning | None = None
 
 
 def decide(session: Session, options: WeightOptions, calibration: Calibration | None) -> tuple[Decision, Layers | None]:
-    """The decision, and the layers that planning has rounded on the way, if any."""
+    """The decision, and the layers that planning has already rounded, if any."""
     model = session.original
     if options.plan is not None:
         return Decision(plans=PlanSet(plans={"": read_plan_file(Path(options.plan), model.anatomy)})), None
@@ -47,7 +46,7 @@ def decide(session: Session, options: WeightOptions, calibration: Calibration | 
 
 
 def calibrate(session: Session, options: WeightOptions, *, profile: str = "profile.json") -> Calibration | None:
-    """What the method may know of the languages; None where it reads neither texts nor a profile. `profile` names it in the store."""
+    """The calibration data of the method; None if it reads neither texts nor a profile. `profile` is the name in the store."""
     if not needs_profile(options):
         return None
     texts = profiled_texts(session.split, options)
@@ -57,17 +56,17 @@ def calibrate(session: Session, options: WeightOptions, *, profile: str = "profi
 
 
 def profiled_texts(split: Split, options: WeightOptions) -> Texts:
-    """The calibration text, or a few passages of it where the profile only says which languages are served."""
+    """The calibration text, or only a few passages if the profile only decides which languages are served."""
     return split.calibration if reads_profile(options) else split.calibration.spread(SERVED_PASSAGES)
 
 
 def needs_profile(options: WeightOptions) -> bool:
-    """Must the model be profiled before it is decided how to store it?"""
+    """True if the model must be profiled before plans are made."""
     return reads_text(options) or options.outlier_bits is not None
 
 
 def decision_key(session: Session, options: WeightOptions) -> str:
-    """Known before anything is computed: of all that decides the plans and the weights that follow from them."""
+    """The key of everything that decides the plans and their weights; known before anything is computed."""
     if not needs_profile(options):
         return key_of("plans", session.folder.fingerprint, options.model_dump())
     texts = (session.split.calibration.fingerprint, session.split.validation.fingerprint)
@@ -76,7 +75,7 @@ def decision_key(session: Session, options: WeightOptions) -> str:
 
 
 def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
-    """A plan, perhaps edited by hand: its size is counted again."""
+    """The plan in a file, edited or not; its size is counted again."""
     try:
         plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -91,7 +90,7 @@ def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
 
 
 def plan_file_fingerprint(options: WeightOptions) -> str | None:
-    """Of the file that the options name: another text is another plan."""
+    """Fingerprint of the plan file that the options name."""
     if options.plan is None:
         return None
     path = Path(options.plan)

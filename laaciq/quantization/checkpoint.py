@@ -1,8 +1,7 @@
 """A quantized model on disk: a folder that transformers loads once `laaciq` is imported, and refuses to load without it.
 
 Every quantized layer is stored as packed codes with scales, zero points, tables, kept weights and a low-rank correction, under the name of
-the layer; every other tensor in 16 bits. config.json holds the plan; the tokenizer lies beside it. Written shard by shard, whole or not at
-all.
+the layer; every other tensor in 16 bits. config.json holds the plan. The tokenizer is in the same folder. The folder is complete or absent.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, s
 
 PLAN = "plan.json"
 # Where config.json may name the file of the weights. transformers only warns about a quantization method that it does not know, and then
-# initializes every quantized layer at random; but it raises if this is no file name, and quotes it. `transformers_plugin` removes it.
+# initializes every quantized layer at random; but it raises an error if this is not a file name, and quotes it. `transformers_plugin`
+# removes it.
 WEIGHTS_FILE = "transformers_weights"
 NEEDS_PACKAGE = (
     "this checkpoint is quantized by laaciq. Install that package ('pip install .' in a clone of it) and 'import laaciq' "
@@ -53,7 +53,7 @@ def write_checkpoint(
     rounded: Layers | None = None,
     progress: Progress = Progress(),
 ) -> None:
-    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `progress` as in `quantize_model`."""
+    """Quantize all planned tensors and write the folder in one step. `rounded` and `progress` as in `quantize_model`."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
@@ -79,7 +79,7 @@ def write_checkpoint(
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Was this folder written by `write_checkpoint`?"""
+    """True if `write_checkpoint` wrote this folder."""
     return (folder / PLAN).exists() and (folder / "config.json").exists()
 
 
@@ -95,7 +95,7 @@ def layer_name(plan: TensorPlan) -> str:
 
 
 def replace_layers(module: nn.Module, plan: Plan, brain_floats: Iterable[str] = ()) -> None:
-    """Put an empty `QuantizedLinear` or `QuantizedEmbedding` in the place of every layer that the plan quantizes."""
+    """Replace every layer that the plan quantizes by an empty `QuantizedLinear` or `QuantizedEmbedding`."""
     in_brain = set(brain_floats)
     for tensor in plan.tensors:
         if not tensor.quantized:
@@ -123,8 +123,8 @@ def _replace(
         raise BrokenModel(f"this plan is for another model: there is no layer {name}") from None
     looked_up = bool(plan.used_by) and isinstance(layer, nn.Embedding)
     if not (looked_up or is_linear(layer)) or sorted(layer.get_parameter("weight").shape) != sorted(plan.shape):
-        kind = "embedding or linear layer" if plan.used_by else "linear layer"
-        raise BrokenModel(f"this plan is for another model: {name} is no {kind} of shape {plan.shape}")
+        kind = "an embedding or linear layer" if plan.used_by else "a linear layer"
+        raise BrokenModel(f"this plan is for another model: {name} is not {kind} of shape {plan.shape}")
     replacement: StoredMatrix
     with torch.device(layer.get_parameter("weight").device):
         if isinstance(layer, nn.Embedding):
@@ -137,7 +137,9 @@ def _replace(
 
 
 def _untie(module: nn.Module, names: set[str]) -> None:
-    """Let transformers not tie the named weights, which are no parameters any more: modules that share a matrix share its codes already."""
+    """Keep transformers from tying the named weights, which are not parameters any more. Modules that share a matrix share its codes
+    already.
+    """
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
         for attribute in ("_tied_weights_keys", "all_tied_weights_keys"):
@@ -147,7 +149,9 @@ def _untie(module: nn.Module, names: set[str]) -> None:
 
 
 def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = None) -> Plan:
-    """Replace the weights of `model`, in place, by what the checkpoint means, with the shared scales or a table's; returns its plan."""
+    """Replace the weights of `model`, in place, by the dequantized weights of the checkpoint, with the shared scales or those of a table.
+    Returns the plan.
+    """
     plan = read_plan(folder)
     targets = model.anatomy.matrices
     parameters = dict(model.module.named_parameters())
@@ -166,7 +170,7 @@ def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = 
 def stream_checkpoint(
     folder: Path, plan: Plan, *, device: torch.device | None = None
 ) -> Iterator[tuple[str, QuantizedMatrix | torch.Tensor]]:
-    """Every tensor of a checkpoint by its name in the model, one at a time: a matrix as its codes and all that belongs to them."""
+    """Every tensor of a checkpoint by its name in the model, one at a time; a quantized matrix comes with all its parts."""
     planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
     pending: dict[str, dict[str, torch.Tensor]] = {}
     try:
@@ -188,23 +192,25 @@ def stream_checkpoint(
 
 
 def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
-    """Shapes as the plan says, and scales that are numbers."""
+    """Raise an error unless shapes fit the plan and scales are finite."""
     for name, (shape, _) in part_shapes(plan).items():
         if tuple(parts[name].shape) != shape:
-            raise BrokenModel(f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, its plan says {shape}")
+            raise BrokenModel(
+                f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, and its plan needs {shape}; quantize again"
+            )
         if parts[name].is_floating_point() and not torch.isfinite(parts[name]).all():
             raise BrokenModel(f"{plan.name} has NaN or infinite {name}: the checkpoint is damaged; quantize again")
 
 
 def check_layers(module: nn.Module) -> None:
-    """As `check_parts`, for every quantized layer of a loaded model."""
+    """Like `check_parts`, for every quantized layer of a loaded model."""
     for layer in module.modules():
         if isinstance(layer, StoredMatrix):
             check_parts(layer.parts, layer.plan)
 
 
 def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters, tied ones once, and buffers that belong into a checkpoint."""
+    """Parameters, tied ones once, and buffers that belong in a checkpoint."""
     for name, parameter in module.named_parameters():
         yield name, parameter.detach()
     for name, value in module.state_dict(keep_vars=True).items():
@@ -213,7 +219,7 @@ def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
-    """Shards of up to `SHARD_BYTES`, so that no more than one is in memory, and the index that transformers reads."""
+    """Write shards of up to `SHARD_BYTES`, so that only one is in memory, and the index that transformers reads."""
     shards: list[list[str]] = []
     held: dict[str, torch.Tensor] = {}
     total = 0
@@ -243,7 +249,7 @@ def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> N
 
 
 def require_package(folder: Path) -> None:
-    """Let transformers refuse the checkpoint, with a sentence that names this package, as long as the package is not imported."""
+    """Make transformers refuse the checkpoint, with a sentence that names this package, unless the package is imported."""
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     write_text(path, json.dumps(config | {WEIGHTS_FILE: NEEDS_PACKAGE}, indent=1))
@@ -255,7 +261,7 @@ def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Pa
     config.architectures = config.architectures or [type(model.module).__name__]
     config.save_pretrained(folder)
     written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    # On a CPU the original was loaded in float32, whatever it is stored in.
+    # On a CPU the original was loaded in float32, whatever its stored type.
     source = model.folder.path / "config.json"
     stored = json.loads(source.read_text(encoding="utf-8")) if model.folder.gguf_file is None else {}
     written["dtype"] = stored.get("dtype") or stored.get("torch_dtype") or "float32"

@@ -1,4 +1,4 @@
-"""A checkpoint of ours as a plain model, with the weights that its codes mean: for commands that look into weights."""
+"""Our checkpoints as plain models with dequantized weights, for commands that read weights."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class _OurFormat:
         self.shared_parts = tuple(sorted(names - set(self.quantized_parts)))
 
     def weights(self, parts: Parts) -> torch.Tensor:
-        """With the shared scales."""
+        """The dequantized weights, with the shared scales."""
         if parts.layer not in self._planned:
-            raise BrokenModel(f"the plan says nothing of {parts.layer}, which has codes; quantize again")
+            raise BrokenModel(f"the plan does not list {parts.layer}, which has codes; quantize again")
         tensor = self._planned[parts.layer]
         stored = {name: parts.take(name, shape) for name, (shape, _) in part_shapes(tensor).items()}
         check_parts(stored, tensor)
@@ -37,7 +37,7 @@ class _OurFormat:
 
 
 def load_dequantized(folder: ModelFolder, *, device: str = "auto") -> LanguageModel:
-    """Load any model with plain weights: one of ours dequantized, others as `load` does."""
+    """Load any model with plain weights: our checkpoints dequantized, others as `load` does."""
     settings: dict[str, Any] = folder.quantization or {}
     ours = settings.get("quant_method") == CHECKPOINT_METHOD
     return load(folder, device=device, form=_OurFormat(Plan.model_validate(settings["plan"])) if ours else None)

@@ -1,6 +1,6 @@
 """The `Plan`: how every tensor of the blocks is stored, and embeddings and head if they are quantized too.
 
-Made before anything is quantized, written beside the checkpoint.
+It is made before anything is quantized, and written with the checkpoint.
 """
 
 from __future__ import annotations
@@ -8,29 +8,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, Field
 
 from laaciq.errors import BadOption
 from laaciq.options import BITS, FULL_BITS, Clip, GroupSize, KeptPercent, Rounding
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     from laaciq.models import Anatomy
 
-# Of a kept weight: its value and its column. Where it lies in its row's list follows from a count by row.
+# Bits of a kept weight: its value and its column. Its row follows from a count by row.
 _KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
 
 
 def _storable(bits: int) -> int:
     if bits not in (*BITS, FULL_BITS):
-        raise BadOption(f"{bits} bits are not stored: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
+        raise BadOption(f"{bits} bits are not supported: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
     return bits
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TensorPlan(_Strict):
+class TensorPlan(StrictModel):
     """How one matrix of shape (outputs, inputs) is stored: `bits` per code, a scale per group of inputs, set by the rule `clip`, and codes
     by `rounding`.
 
@@ -81,7 +78,9 @@ class TensorPlan(_Strict):
 
     @property
     def stored_bits(self) -> int:
-        """Codes, scales, zero points of an affine grid, tables, kept weights with their places, and the low-rank correction."""
+        """Size in bits: codes, scales, zero points of an affine grid, tables, kept weights with their positions, and the low-rank
+        correction.
+        """
         if not self.quantized:
             return self.weights * FULL_BITS
         grid = self.groups * (FULL_BITS * (1 + self.tables) + (0 if self.symmetric else self.bits))
@@ -90,8 +89,8 @@ class TensorPlan(_Strict):
         return self.weights * self.bits + grid + kept + low_rank
 
 
-class Size(_Strict):
-    """Counted in full. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
+class Size(StrictModel):
+    """Complete size. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
 
     block_bytes: int
     block_bits_per_weight: float
@@ -101,7 +100,7 @@ class Size(_Strict):
     compression: float
 
 
-class Plan(_Strict):
+class Plan(StrictModel):
     """`weights` say how much each language's calibration text counts; they sum to one, and are empty if no text is read. `tables` are the
     clusters of languages that have separate scales. `passages` bounds the calibration passages per language that second-order rounding and
     tuning read. `tuned` is the number of epochs in which scales, norms and biases are tuned towards the original's predictions.
@@ -111,11 +110,11 @@ class Plan(_Strict):
     method: str
     tensors: list[TensorPlan]
     size: Size
-    weights: dict[str, float] = {}
-    tables: list[list[str]] = []
+    weights: dict[str, float] = Field(default_factory=dict)
+    tables: list[list[str]] = Field(default_factory=list)
     passages: int | None = None
     tuned: int = 0
-    predicted: dict[str, float] = {}
+    predicted: dict[str, float] = Field(default_factory=dict)
 
     @property
     def languages(self) -> list[str]:
@@ -138,7 +137,7 @@ class Plan(_Strict):
         return next((index for index, members in enumerate(self.tables) if language in members), None)
 
 
-class PlanSet(_Strict):
+class PlanSet(StrictModel):
     """The plans of one quantization by name: one under the empty name, or one per group of languages that has a separate checkpoint."""
 
     plans: dict[str, Plan]
@@ -158,7 +157,7 @@ class PlanSet(_Strict):
     def serving(self, language: str) -> str:
         """Name of the plan whose checkpoint serves the language."""
         if not self.serves(language):
-            raise BadOption(f"no checkpoint serves {language}: there are {', '.join(self.plans)}")
+            raise BadOption(f"no checkpoint serves {language}: there are checkpoints for {', '.join(self.plans)}")
         return "" if "" in self.plans else next(n for n, plan in self.plans.items() if language in plan.languages)
 
     def folders(self, root: Path) -> dict[str, Path]:

@@ -130,7 +130,7 @@ def _table(evaluation: Evaluation, baseline: Evaluation | None) -> str:
     )
 
 
-def _row(result: LanguageResult, columns: list[wording.Column], scales: dict[str, float]) -> str:
+def _row(result: LanguageResult, columns: list[wording.ResultColumn], scales: dict[str, float]) -> str:
     state = "not-served" if not result.served else "collapsed" if result.collapsed else "judged"
     first, *others = columns
     cells = [f'<th scope="row"><bdi>{html_text(first.cell(result))}</bdi></th>']
@@ -140,7 +140,7 @@ def _row(result: LanguageResult, columns: list[wording.Column], scales: dict[str
     return f'<tr class="{state}">{"".join(cells)}</tr>'
 
 
-def _kind(column: wording.Column) -> str:
+def _kind(column: wording.ResultColumn) -> str:
     return ' class="number"' if column.numeric else ""
 
 

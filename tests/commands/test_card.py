@@ -142,7 +142,7 @@ def test_an_edited_card_is_replaced_only_on_request(run, tmp_path):
 
 
 def test_no_run(tmp_path):
-    with pytest.raises(BadOption, match="is no run"):
+    with pytest.raises(BadOption, match="is not a run"):
         laaciq.card(tmp_path / "nowhere")
 
 

@@ -12,7 +12,14 @@ from laaciq.engine.processes import start_module
 
 def test_a_stranger_s_folder_offers_modules_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
-    for name in ("json.py", "transformers.py", "jinja2.py", "sitecustomize.py", "usercustomize.py", "laaciq/__init__.py"):
+    for name in (
+        "json.py",
+        "transformers.py",
+        "jinja2.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "laaciq/__init__.py",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code)
     monkeypatch.chdir(tmp_path)
