@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.corpus import read_split
+from laaciq.engine.escaping import shell_command
 from laaciq.engine.files import atomic_folder, require_free, write_text
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
@@ -64,7 +65,7 @@ def imatrix(
             write_tensor_types(loaded, planned, partial / TYPES)
             files.append(TYPES)
             words += ["--tensor-type-file", str(folder / TYPES)]
-        command = " ".join([*words, "MODEL-F16.gguf", "OUT.gguf", "Q4_K_M"])
+        command = shell_command([*words, "MODEL-F16.gguf", "OUT.gguf", "Q4_K_M"])
         result = Imatrix(folder=str(folder), weights=weights, files=files, command=command)
         write_text(partial / RESULT, result.model_dump_json(indent=1))
     return result

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 from transformers.models.auto import modeling_auto
 
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
+from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -66,7 +67,6 @@ def load(
     *,
     device: str = "auto",
     dtype: torch.dtype | None = None,
-    trust_remote_code: bool = False,
     form: ForeignFormat | None = None,
 ) -> LanguageModel:
     """Load model and tokenizer. Without a `dtype`, the model computes in float32 on a CPU, elsewhere in the type of the checkpoint.
@@ -75,23 +75,27 @@ def load(
     format that config.json names.
     """
     place = pick_device(device)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **_gguf(folder)}
     folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
     settings = folder.quantization
     form = form or find_format(settings)
     hint = "" if form else missing_library(settings)
     with _quiet():
         try:
-            config = AutoConfig.from_pretrained(folder.path, **options)
+            config = read_config(folder)
             kind = _kind(config)
             default = torch.float32 if place.type == "cpu" else "auto"
             if form is None:
                 module, info = _AUTO_CLASS[kind].from_pretrained(
-                    folder.path, dtype=dtype or default, output_loading_info=True, **options
+                    folder.path,
+                    config=config,
+                    dtype=dtype or default,
+                    output_loading_info=True,
+                    **NO_CODE,
+                    **gguf_option(folder),
                 )
             else:
-                module, info = _dequantized(folder, form, config, dtype or default, trust_remote_code=trust_remote_code)
-            tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
+                module, info = _dequantized(folder, form, config, dtype or default)
+            tokenizer = read_tokenizer(folder)
         except BrokenModel:
             raise
         except Exception as error:  # transformers and its libraries raise whatever they like on a broken folder
@@ -109,7 +113,7 @@ def load(
 
 
 def _dequantized(
-    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
+    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str
 ) -> tuple[Any, dict[str, Any]]:
     """The model with dequantized weights, and transformers' loading report."""
     if not isinstance(dtype, torch.dtype):
@@ -119,7 +123,7 @@ def _dequantized(
         if hasattr(config, name):
             delattr(config, name)
     with torch.device("meta"):
-        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, trust_remote_code=trust_remote_code)
+        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, **NO_CODE)
     weights = read_weights(folder, form, skeleton, dtype)
     # Tensors of the right type become parameters as they are: no second copy.
     module, info = type(skeleton).from_pretrained(
@@ -141,7 +145,7 @@ def skeleton(folder: ModelFolder) -> LanguageModel:
     kind, module = _without_weights(folder)
     with _quiet():
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder.path, **_gguf(folder))
+            tokenizer = read_tokenizer(folder)
         except Exception as error:  # as in `load`
             reason = str(error).strip().split("\n")[0]
             raise BrokenModel(
@@ -153,19 +157,15 @@ def skeleton(folder: ModelFolder) -> LanguageModel:
 def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
     with _quiet():
         try:
-            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, **_gguf(folder))
+            config = read_config(folder)
             kind = _kind(config)
             with torch.device("meta"):
-                return kind, _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
+                return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
         except BrokenModel:
             raise
         except Exception as error:  # as in `load`
             reason = str(error).strip().split("\n")[0]
             raise BrokenModel(f"{folder.name} cannot be built ({type(error).__name__}: {reason})") from error
-
-
-def _gguf(folder: ModelFolder) -> dict[str, Any]:
-    return {} if folder.gguf_file is None else {"gguf_file": folder.gguf_file}
 
 
 def pick_device(device: str) -> torch.device:
