@@ -48,7 +48,8 @@ def imatrix(
     require_free(folder, overwrite=overwrite)
     split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     loaded = load(find_model(chosen.model), device=device)
-    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
+    languages = split.calibration.languages
+    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
     profile = profile_model(
         loaded,
         split.calibration,
