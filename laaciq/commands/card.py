@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import Unpack
 
@@ -14,10 +13,11 @@ from huggingface_hub.utils import validate_repo_id
 
 from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.input_files import Refusal, is_file, is_folder, is_there, read_text
 from laaciq.engine.json_input import read_record
-from laaciq.engine.store import CARD, command_words, read_marker
+from laaciq.engine.store import CARD, read_marker
 from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
@@ -87,22 +87,27 @@ def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, from a run that reached its end."""
     marker = read_marker(run)
     command = "" if marker is None else marker.get("command", "")
-    if marker is None or not command.startswith("laaciq run"):
+    words = command_words(command)
+    if marker is None or words[:2] != ["laaciq", "run"]:
         raise BadOption(f"{run} is not a run: give the folder of a finished 'laaciq run'")
-    unfinished = f"{run} is not finished: run '{command} --out {run}' again"
+
+    def unfinished(reason: str = "") -> BadOption:
+        finishing = shell_command([*words, "--out", str(run)])
+        return BadOption(f"{run} is not finished{reason}. To finish it, run: {finishing}")
+
     if not marker.get("finished"):
-        raise BadOption(unfinished)
+        raise unfinished()
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
     if missing := [name for name in needed if not is_there(run / name)]:
-        raise BadOption(f"{unfinished}; {missing[0]} is missing")
+        raise unfinished(f": {missing[0]} is missing")
     evaluation, decided = read_evaluation(run), read_record(run / "plans.json", Decision, RUN_AGAIN, within=run)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}
     except BrokenModel as error:
-        raise BadOption(f"{unfinished}; {error}") from None
+        raise unfinished(f": {error}") from None
     if stored != decided.plans.plans or evaluation.quantized != describe(decided.plans):
-        raise BadOption(f"{unfinished}; its checkpoint is not the one that was measured")
+        raise unfinished(": its checkpoint is not the one that was measured")
     measured_beside = (run / f"{BASELINE}evaluation.json").exists() and decided.planning is not None
     return CardContents(
         name="",
@@ -131,7 +136,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         planning=contents.planning,
         baseline=contents.baseline,
         profile=contents.profile,
-        command=shlex.join(words),
+        command=shell_command(words),
         version=contents.version,
     )
 

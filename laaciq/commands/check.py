@@ -12,6 +12,7 @@ from typing import Literal, Unpack
 
 from pydantic import Field
 
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.input_files import Refusal, is_folder, is_there
 from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
@@ -90,7 +91,8 @@ def read_evaluation(run: Path) -> Evaluation:
     path = run / "evaluation.json" if within else run
     marker = read_marker(run) if within else None
     if marker is not None and not marker.get("finished"):
-        raise BadOption(f"{run} is not finished: run '{marker.get('command', 'laaciq run')} --out {run}' again")
+        words = command_words(marker.get("command", "laaciq run"))
+        raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
     if not is_there(path):
         raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'")
     return read_record(path, Evaluation, RUN_AGAIN, within=within)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from laaciq.engine.escaping import yaml_text
 from laaciq.engine.input_files import Refusal, read_text
 from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption
@@ -24,6 +23,4 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def recipe_of(options: Options) -> str:
     """The given options, without defaults, as the text of a recipe file."""
     given = options.model_dump(mode="json", include=options.model_fields_set, exclude_none=True)
-    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml.safe_dump(
-        given, sort_keys=False, allow_unicode=True
-    )
+    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml_text(given)

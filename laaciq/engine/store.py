@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laaciq.engine.escaping import shown_command
 from laaciq.engine.files import remove, remove_partial, write_text
 from laaciq.engine.input_files import Refusal, is_there, read_bytes, require_file
 from laaciq.engine.json_input import parse_section, read_object, read_record
@@ -253,14 +253,6 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     return marker
 
 
-def command_words(command: str) -> list[str]:
-    """The words of a command line that a marker holds."""
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise OutputConflict(f"{MARKER} holds {command!r}, which is no command line ({error})") from None
-
-
 def _require_run(path: Path) -> dict[str, Any]:
     """The marker of a run's folder; empty if the folder is new or empty."""
     if path.exists() and not path.is_dir():
@@ -278,7 +270,7 @@ def _require_run(path: Path) -> dict[str, Any]:
 def _command(description: Mapping[str, object]) -> str:
     """In words: the command line, and whatever else decides the results."""
     others = {name: value for name, value in description.items() if name != "command"}
-    parts = [f"'{description['command']}'"] if "command" in description else []
+    parts = [f"'{shown_command(str(description['command']))}'"] if "command" in description else []
     return " with ".join([*parts, *([json.dumps(others)] if others or not parts else [])])
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 from transformers.models.auto import modeling_auto
 
 from laaciq.errors import BadOption, BrokenModel, LaaciqError
@@ -19,6 +19,7 @@ from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.checks import check_files, check_loaded, misfit
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
+from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -69,7 +70,6 @@ def load(
     *,
     device: str = "auto",
     dtype: torch.dtype | None = None,
-    trust_remote_code: bool = False,
     form: ForeignFormat | None = None,
 ) -> LanguageModel:
     """Load model and tokenizer. Without a `dtype`, the model computes in float32 on a CPU, elsewhere in the type of the checkpoint.
@@ -82,18 +82,22 @@ def load(
     settings = folder.quantization
     form = form or find_format(settings)
     hint = "" if form else missing_library(settings)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **_gguf(folder)}
     with _loading(f"{folder.name} does not load", hint, lambda: misfit(folder, _without_weights(folder)[1])):
-        config = AutoConfig.from_pretrained(folder.path, **options)
+        config = read_config(folder)
         kind = _kind(config)
         default = torch.float32 if place.type == "cpu" else "auto"
         if form is None:
             module, info = _AUTO_CLASS[kind].from_pretrained(
-                folder.path, dtype=dtype or default, output_loading_info=True, **options
+                folder.path,
+                config=config,
+                dtype=dtype or default,
+                output_loading_info=True,
+                **NO_CODE,
+                **gguf_option(folder),
             )
         else:
-            module, info = _dequantized(folder, form, config, dtype or default, trust_remote_code=trust_remote_code)
-        tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
+            module, info = _dequantized(folder, form, config, dtype or default)
+        tokenizer = read_tokenizer(folder)
     check_loaded(module, info, folder.name, hint)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():
@@ -102,7 +106,7 @@ def load(
 
 
 def _dequantized(
-    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
+    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str
 ) -> tuple[Any, dict[str, Any]]:
     """The model with dequantized weights, and transformers' loading report."""
     if not isinstance(dtype, torch.dtype):
@@ -112,7 +116,7 @@ def _dequantized(
         if hasattr(config, name):
             delattr(config, name)
     with torch.device("meta"):
-        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, trust_remote_code=trust_remote_code)
+        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, **NO_CODE)
     weights = read_weights(folder, form, skeleton, dtype)
     # Tensors of the right type become parameters as they are: no second copy.
     module, info = type(skeleton).from_pretrained(
@@ -133,21 +137,17 @@ def skeleton(folder: ModelFolder) -> LanguageModel:
     """The model with its tokenizer and without its weights: it cannot be run, but texts can be prepared for it and its shapes counted."""
     kind, module = _without_weights(folder)
     with _loading(f"{folder.name} has no tokenizer that loads"):
-        tokenizer = AutoTokenizer.from_pretrained(folder.path, **_gguf(folder))
+        tokenizer = read_tokenizer(folder)
     return LanguageModel(folder, kind, module, tokenizer)
 
 
 def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
     check_files(folder)
     with _loading(f"{folder.name} cannot be built"):
-        config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, **_gguf(folder))
+        config = read_config(folder)
         kind = _kind(config)
         with torch.device("meta"):
-            return kind, _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
-
-
-def _gguf(folder: ModelFolder) -> dict[str, Any]:
-    return {} if folder.gguf_file is None else {"gguf_file": folder.gguf_file}
+            return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
 
 
 def pick_device(device: str) -> torch.device:
