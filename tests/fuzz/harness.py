@@ -69,7 +69,7 @@ def run_case(target: Target, inputs: Inputs, random: Random) -> tuple[Mutation, 
         file = copied / target.file if target.file else copied
         mutation = mutator(file, random)
         absent_by_right = target.optional and mutator is no_file and not file.is_symlink() and not file.exists()
-        wrong = mutation.wrong and not absent_by_right
+        wrong = mutation.wrong and not absent_by_right and not target.remade
         try:
             with _limited(), _quiet():
                 target.use(copied, inputs)
