@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_table
 from laaciq.errors import BadOption
 
 if TYPE_CHECKING:
@@ -45,24 +45,22 @@ def clipping(
             "errors": {name: [asdict(row) for row in rows] for name, rows in errors.items()},
             "sharing": [asdict(cost) for cost in costs],
         }
-        typer.echo(json.dumps(content, ensure_ascii=False, indent=1))
+        print_json(content)
         return
-    console = Console()
-    _show(console, "Optimal thresholds α*/σ, by what is minimised", _threshold_table(thresholds, chosen))
+    _show("Optimal thresholds α*/σ, by what is minimised", _threshold_table(thresholds, chosen))
     title = "α*/σ ≈ c + d·ln(1+κ): worst error of α, median and worst excess error (model)"
-    _show(console, title, _formula_table(formulas, errors))
+    _show(title, _formula_table(formulas, errors))
     for title, part, whole in (
         ("Cost of sharing the threshold of κ = 3, in % of the least error", "excess", "least_mse"),
         ("The parabola in α, as a multiple of that cost", "second_order", "excess"),
         ("The quadratic law in κ, as a multiple of that cost", "quadratic_law", "excess"),
     ):
-        _show(console, title, _sharing_table(costs, chosen, part, whole))
+        _show(title, _sharing_table(costs, chosen, part, whole))
 
 
-def _show(console: Console, title: str, table: Table) -> None:
+def _show(title: str, table: Table) -> None:
     """Prints a table with its title on the line above: a narrow table would fold the title."""
-    console.print(f"\n{title}", style="italic", highlight=False)
-    console.print(table)
+    print_table("", Text(title, style="italic"), table)
 
 
 def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
 from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def gateway(result: Gateway, folder: Path) -> None:
 
     If it is interrupted, the same command resumes.
     """
-    Console().print(gateway_table(result))
-    shared.print_lines(f"Result: {folder / 'gateway.json'}")
+    print_table(gateway_table(result))
+    print_lines(f"Result: {folder / 'gateway.json'}")
 
 
 def gateway_table(result: Gateway) -> RenderableType:

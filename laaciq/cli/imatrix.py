@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines
 from laaciq.options import ImatrixOptions
 
 
@@ -27,12 +28,12 @@ def imatrix(
 
     result = imatrix_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
     heaviest = max(result.weights, key=lambda code: result.weights[code])
     alike = len(set(result.weights.values())) == 1
     how = "alike" if alike else f"by the plan's weights, most {heaviest}"
-    shared.print_lines(
+    print_lines(
         f"{len(result.weights)} languages count {how}.",
         f"Written: {', '.join(f'{result.folder}/{name}' for name in result.files)}",
         f"Next: {result.command}",

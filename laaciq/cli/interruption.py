@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import signal
 import sys
@@ -10,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+
+from laaciq.engine.escaping import shell_command
 
 # Commands that write finished parts to a folder, and go on from there when they are run again.
 RESUMABLE = frozenset({"run", "plan", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"})
@@ -47,7 +48,7 @@ def interruption_message(arguments: Sequence[str]) -> str:
     command = next((word for word in words if not word.startswith("-")), None)
     if command not in RESUMABLE:
         return "Interrupted."
-    return f"Interrupted. Continue with: {shlex.join([*_program(program), *words])}"
+    return f"Interrupted. Continue with: {shell_command([*_program(program), *words])}"
 
 
 def _program(program: str) -> list[str]:

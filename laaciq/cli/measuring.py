@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json
 from laaciq.options import Options
 
 Out = Annotated[
@@ -43,7 +44,7 @@ def measures(kind: type[Options]) -> Callable[[Callable[[Any, Path], None]], Cal
             verb = getattr(import_module(f"laaciq.commands.{name}"), name)
             result = verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
             if as_json:
-                typer.echo(result.model_dump_json(indent=1))
+                print_json(result)
             else:
                 show(result, folder)
 

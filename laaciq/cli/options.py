@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
-from rich.console import Console
 from typer.models import ArgumentInfo
 
 from laaciq.cli.completion import COMPLETERS
@@ -82,13 +81,6 @@ def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], 
         return invoked
 
     return decorate
-
-
-def print_lines(*lines: str) -> None:
-    """Sentences and paths as they are: unwrapped, so that a command can be copied."""
-    console = Console(highlight=False, soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_table
 from laaciq.corpus import Texts, read_texts
 from laaciq.options import BUILTIN
 
@@ -27,9 +26,9 @@ def texts(
     """Show the languages, scripts, passages and bytes of a set of texts."""
     chosen = read_texts(source).select(None if languages is None else shared.split_names(languages))
     if as_json:
-        typer.echo(json.dumps(_summary(chosen), ensure_ascii=False, indent=1))
+        print_json(_summary(chosen))
     else:
-        Console().print(_table(chosen))
+        print_table(_table(chosen))
 
 
 def _summary(texts: Texts) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import Literal, Unpack
 
 from pydantic import Field, ValidationError
 
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
@@ -86,7 +87,8 @@ def read_evaluation(run: Path) -> Evaluation:
     path = run / "evaluation.json" if run.is_dir() else run
     marker = read_marker(run) if run.is_dir() else None
     if marker is not None and not marker.get("finished"):
-        raise BadOption(f"{run} is not finished: run '{marker.get('command', 'laaciq run')} --out {run}' again")
+        words = command_words(str(marker.get("command", "laaciq run")))
+        raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
     try:
         return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError:

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, Unpack
 
-from huggingface_hub.utils import yaml_dump
-
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
+from laaciq.engine.escaping import yaml_text
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.options import TasksOptions
 from laaciq.options.keywords import TasksKeywords
@@ -78,7 +77,7 @@ def _records(passages: Passages) -> str:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(yaml_dump(content, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml_text(content), encoding="utf-8")
 
 
 def _template(group: str) -> str:

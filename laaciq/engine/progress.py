@@ -11,8 +11,9 @@ from importlib.util import find_spec
 from threading import Event, Thread
 
 from rich import progress as bars
-from rich.console import Console
 from rich.text import Text
+
+from laaciq.engine.terminal import Terminal
 
 # Seconds between two lines of a stage where there is no terminal.
 LINE_SECONDS = 15.0
@@ -90,13 +91,13 @@ class Stage:
 class TerminalProgress(Progress):
     """Messages and progress on standard error; standard output is for results."""
 
-    def __init__(self, console: Console | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+    def __init__(self, console: Terminal | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
+        self.console = console or Terminal(stderr=True)
         self.line_seconds = line_seconds
         self._display: bars.Progress | None = None
 
     def say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True, markup=False)
+        self.console.print(text, soft_wrap=True)
 
     @contextmanager
     def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
@@ -147,7 +148,7 @@ class TerminalProgress(Progress):
 
 def default_progress() -> Progress:
     """The default progress of Python functions: shown in a terminal or a notebook, silent in a script."""
-    return TerminalProgress() if sys.stderr.isatty() or Console(stderr=True).is_jupyter else Progress()
+    return TerminalProgress() if sys.stderr.isatty() or Terminal(stderr=True).is_jupyter else Progress()
 
 
 def duration(seconds: float) -> str:
@@ -157,7 +158,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def _draws_bars(console: Console) -> bool:
+def _draws_bars(console: Terminal) -> bool:
     """False for a log, even if colours are forced on, and for a notebook without ipywidgets."""
     if console.is_jupyter:
         return find_spec("ipywidgets") is not None
@@ -178,4 +179,4 @@ class _Numbers(bars.ProgressColumn):
         return Text(f"{stage.counts}, {stage.times}")
 
 
-_COLUMNS = (bars.TextColumn("{task.description}"), _Bar(), _Numbers())
+_COLUMNS = (bars.TextColumn("{task.description}", markup=False), _Bar(), _Numbers())

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from laaciq.engine.escaping import yaml_text
 from laaciq.errors import BadOption
 from laaciq.options import Options
 
@@ -36,6 +37,4 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def recipe_of(options: Options) -> str:
     """The given options, without defaults, as the text of a recipe file."""
     given = options.model_dump(mode="json", include=options.model_fields_set, exclude_none=True)
-    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml.safe_dump(
-        given, sort_keys=False, allow_unicode=True
-    )
+    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml_text(given)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoTokenizer
 
 from laaciq.errors import BadOption
 from laaciq.exporting.carrying import beside_codes
@@ -19,6 +18,7 @@ from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import find_model
 from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.models.gguf_file import gguf_file, import_gguf
+from laaciq.models.no_remote_code import read_config, read_tokenizer
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
@@ -93,9 +93,10 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
     Any other model is written in 16 bits, as input for llama.cpp's quantizer.
     """
     gguf = import_gguf()
-    folder = find_model(checkpoint).path
-    architecture = exported_architecture(AutoConfig.from_pretrained(folder))
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = find_model(checkpoint)
+    folder = model.path
+    architecture = exported_architecture(read_config(model))
+    tokenizer = read_tokenizer(model)
     translate = tensor_names(architecture.name, architecture.config.num_hidden_layers)
     carried = []
     with gguf_file(out / FILE, architecture.name) as writer:

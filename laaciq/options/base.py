@@ -100,7 +100,7 @@ class Options(StrictModel, allow_inf_nan=False):
         for name in changed:
             if name not in self.positional:
                 words += _words(name, fields[name], getattr(self, name))
-        return shlex.join(words)
+        return shlex.join(words)  # noqa: TID251 (for the record; what is shown is quoted again)
 
     @property
     def default_folder(self) -> Path:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import shlex
 from pathlib import Path
 
+from laaciq.engine.escaping import shell_command, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
 from laaciq.options import RunOptions
@@ -64,21 +64,21 @@ def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: 
         remedy = (
             f"More than {bits_per_weight:.2f} bits per weight will hardly help; find the blocks that cause the loss."
         )
-        command = shlex.join(["laaciq", "sensitivity", options.model])
+        command = shell_command(["laaciq", "sensitivity", options.model])
     return [f"{worst.name} {loss}{others}. {remedy}", f"Next: {command}"]
 
 
 def _rerun(options: RunOptions, kept: frozenset[str], **changed: object) -> str:
     """The command of a run with those options that are in `kept`, and with the `changed` ones."""
     given = {name: getattr(options, name) for name in options.model_fields_set & kept}
-    return RunOptions.of(**given, **changed).command
+    return shown_command(RunOptions.of(**given, **changed).command)
 
 
 def _check(evaluation: Evaluation, worst: LanguageResult, folder: Path) -> str:
     words = ["laaciq", "check", str(folder), "--max-D", _limit(worst.degradation.value if worst.degradation else 0.0)]
     if evaluation.disparity is not None:
         words += ["--max-disparity", _limit(evaluation.disparity.plug_in.value)]
-    return shlex.join(words)
+    return shell_command(words)
 
 
 def _limit(measured: float) -> str:

@@ -112,7 +112,7 @@ def test_half_a_run_gets_no_card(run, lacking):
 
 def test_an_unfinished_run_gets_no_card(run):
     RunFolder(run, description={"command": "laaciq run --passages 3"}, overwrite=True)
-    with pytest.raises(BadOption, match=r"not finished: run 'laaciq run --passages 3 --out .*' again"):
+    with pytest.raises(BadOption, match=r"not finished. To finish it, run: laaciq run --passages 3 --out .*"):
         laaciq.card(run)
 
 

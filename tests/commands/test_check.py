@@ -201,7 +201,7 @@ def test_a_run_s_folder_must_be_finished(written, tmp_path):
     file = written(language("eng"))
     store = RunFolder(tmp_path / "run", description={"command": "laaciq run"})
     (tmp_path / "run/evaluation.json").write_text(file.read_text())
-    with pytest.raises(BadOption, match=r"not finished: run 'laaciq run --out .*/run' again"):
+    with pytest.raises(BadOption, match=r"not finished. To finish it, run: laaciq run --out .*/run$"):
         laaciq.check(tmp_path / "run", max_degradation=0.1)
     store.finish()
     assert laaciq.check(tmp_path / "run", max_degradation=0.1).verdict == "PASS"
