@@ -56,7 +56,7 @@ class LanguageModel:
             value = getattr(config, key, None)
             if isinstance(value, int) and value > 0:
                 # RoBERTa's positions start after the padding index.
-                offset = config.pad_token_id + 1 if "roberta" in config.model_type else 0
+                offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
                 return value - offset
         return None
 
