@@ -30,6 +30,7 @@ from laaciq.cli import (
     texts,
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
+from laaciq.engine.failures import explained
 from laaciq.errors import LaaciqError
 from laaciq.version import __version__
 
@@ -71,14 +72,17 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. What the user can fix is one sentence on standard error and exit status 2; Ctrl-C and SIGTERM are one line that
-    says how to continue, and exit status 130 or 143."""
+    """Run the command line. What the user can fix, such as a wrong option, a full disk or too little memory, is one sentence on standard error
+    and exit status 2; Ctrl-C and SIGTERM are one line that says how to continue, and exit status 130 or 143."""
     try:
         with interruptible():
             app(prog_name="laaciq")
-    except LaaciqError as error:
-        Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
-        sys.exit(2)
     except Interrupted as interruption:
         Console(stderr=True).print(interruption_message(sys.argv), soft_wrap=True, highlight=False, markup=False)
         sys.exit(interruption.status)
+    except Exception as error:
+        fixable = error if isinstance(error, LaaciqError) else explained(error)
+        if fixable is None:
+            raise
+        Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(fixable))}", soft_wrap=True, highlight=False)
+        sys.exit(2)

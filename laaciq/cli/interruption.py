@@ -12,7 +12,9 @@ from pathlib import Path
 from types import FrameType
 
 # Commands that write finished parts to a folder, and go on from there when they are run again.
-RESUMABLE = frozenset({"run", "plan", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"})
+RESUMABLE = frozenset(
+    {"run", "plan", "quantize", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"}
+)
 
 
 class Interrupted(BaseException):

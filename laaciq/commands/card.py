@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
-from laaciq.engine.files import require_free_file, write_text
-from laaciq.engine.store import CARD, read_marker
+from laaciq.engine.file_list import CARD, add_file
+from laaciq.engine.files import free_file, write_text
+from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
 from laaciq.options.keywords import CardKeywords
@@ -25,7 +26,7 @@ from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.report.card import CardContents, model_card
-from laaciq.report.card_head import card_head
+from laaciq.report.card_head import TAGS, card_head
 
 Result = TypeVar("Result", bound=BaseModel)
 _CHECKPOINT = "checkpoint"
@@ -71,9 +72,12 @@ def card(
     )
     text = model_card(contents, head)
     path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
-    if not (path.is_file() and path.read_text(encoding="utf-8") == text):
-        require_free_file(path, overwrite=overwrite)
-        write_text(path, text)
+    if not (path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text):
+        place = free_file(path, overwrite=overwrite, replaceable=lambda there: TAGS[0] in there)
+        if out is None:
+            add_file(place.parent, place.name, text.encode())
+        else:
+            write_text(place, text)
     lacking = []
     if base_model is None:
         lacking.append(f"The metadata lack base_model: {original} did not come from the hub. Give --base-model.")

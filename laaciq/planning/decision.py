@@ -69,10 +69,10 @@ def needs_profile(options: WeightOptions) -> bool:
 def decision_key(session: Session, options: WeightOptions) -> str:
     """Known before anything is computed: of all that decides the plans and the weights that follow from them."""
     if not needs_profile(options):
-        return key_of("plans", session.folder.fingerprint, options.model_dump())
+        return key_of("plans", session.folder.fingerprint, options.model_dump(), plan_file_fingerprint(options.plan))
     texts = (session.split.calibration.fingerprint, session.split.validation.fingerprint)
     read = (session.folder.fingerprint, texts, session.options.model_dump(), session.place.type)
-    return key_of("plans", read, options.model_dump(), plan_file_fingerprint(options))
+    return key_of("plans", read, options.model_dump(), plan_file_fingerprint(options.plan))
 
 
 def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
@@ -90,9 +90,9 @@ def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
     return plan.model_copy(update={"size": count_size(plan.tensors, anatomy)})
 
 
-def plan_file_fingerprint(options: WeightOptions) -> str | None:
-    """Of the file that the options name: another text is another plan."""
-    if options.plan is None:
+def plan_file_fingerprint(plan: str | None) -> str | None:
+    """Of the file that an option names: another text is another plan."""
+    if plan is None:
         return None
-    path = Path(options.plan)
+    path = Path(plan)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
