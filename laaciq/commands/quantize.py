@@ -14,7 +14,7 @@ from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.options import REFERENCE, QuantizeOptions
 from laaciq.options.keywords import QuantizeKeywords
-from laaciq.planning.decision import calibrate, decide, decision_key
+from laaciq.planning.decision import calibrate, decide, decision_key, read_plan_file
 from laaciq.planning.estimate import estimate_stages
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
@@ -61,6 +61,8 @@ def quantize(
                 f"Quantizing {session.folder.name} by method {chosen.method}; the checkpoint goes to {root}.",
                 estimate_stages(session.costs, session.split, quantizing, last="checkpoint"),
             )
+            if quantizing.plan is not None:  # a broken one is refused before the profile is made
+                read_plan_file(Path(quantizing.plan), session.original.anatomy)
             calibration = calibrate(session, quantizing)
             decision, rounded = decide(session, quantizing, calibration)
             write_checkpoints(session, decision.plans, folder, calibration=calibration, rounded=rounded)
