@@ -73,7 +73,7 @@ def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKe
                 _write(partial / f"{group}_{code}.yaml", task)
         return Tasks(folder=str(folder), groups=groups)
 
-    key = key_of("tasks", str(folder.resolve()), test.fingerprint)
+    key = key_of("tasks", str(folder.absolute()), test.fingerprint)
     return write_whole(
         folder, Tasks, fill, command=chosen.command, key=key, overwrite=overwrite, progress=default_progress()
     )
