@@ -6,27 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.opening import open_session
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.options import REFERENCE, QuantizeOptions
 from laaciq.options.keywords import QuantizeKeywords
-from laaciq.planning.decision import calibrate, decide, decision_key, read_plan_file
+from laaciq.planning.decision import calibrate, decide, decision_key
 from laaciq.planning.estimate import estimate_stages
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import PlanSet
+from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
 
 
-class QuantizeResult(BaseModel):
-    """What was written, and where; `folders` and `plans` are by group of languages, under the empty name where one serves all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class QuantizeResult(StrictModel):
+    """The written plans and folders, by group of languages; under the empty name if one checkpoint serves all."""
 
     model: str
     plans: PlanSet
@@ -49,7 +46,7 @@ def quantize(
     """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. Another finished one is replaced only with
     `overwrite`.
 
-    Of the texts only the calibration and the validation part are read.
+    Only the calibration and validation parts of the texts are read.
     """
     chosen = QuantizeOptions.of(model=model, **options)
     root, quantizing = Path(out), chosen.quantizing()
@@ -61,8 +58,6 @@ def quantize(
                 f"Quantizing {session.folder.name} by method {chosen.method}; the checkpoint goes to {root}.",
                 estimate_stages(session.costs, session.split, quantizing, last="checkpoint"),
             )
-            if quantizing.plan is not None:  # a broken one is refused before the profile is made
-                read_plan_file(Path(quantizing.plan), session.original.anatomy)
             calibration = calibrate(session, quantizing)
             decision, rounded = decide(session, quantizing, calibration)
             write_checkpoints(session, decision.plans, folder, calibration=calibration, rounded=rounded)
@@ -79,8 +74,9 @@ def quantize(
 def write_checkpoints(
     session: Session, plans: PlanSet, root: Path, *, calibration: Calibration | None, rounded: Layers | None = None
 ) -> None:
-    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own. `rounded` are the layers of a single plan
-    that planning has rounded already."""
+    """Write the checkpoint of every plan, to `root` or, if there are several, to one folder each. `rounded` are the layers of a single plan
+    that planning has already rounded.
+    """
     for name, folder in plans.folders(root).items():
         write_checkpoint(
             session.original, plans.plans[name], folder,

@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 from laaciq.engine.files import write_bytes, write_through, writing
+from laaciq.engine.input_files import Refusal, file_inside, is_there, read_bytes
 from laaciq.engine.lock import LOCK
 from laaciq.errors import OutputConflict
 
@@ -28,6 +29,8 @@ _HIDDEN = ".laaciq-"
 # A model card, which may be added to a checkpoint at any time.
 CARD = "README.md"
 
+_BROKEN = Refusal(OutputConflict, "choose another folder, or remove this one")
+
 # Name → digest, or None.
 Listed = dict[str, str | None]
 
@@ -35,17 +38,13 @@ Listed = dict[str, str | None]
 def read_list(folder: Path) -> Listed:
     """Empty if there is no list. A last line that was cut short named a file that was not written yet."""
     path = folder / FILE_LIST
-    if not os.path.lexists(path):
+    if not is_there(path):
         return {}
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise ValueError
-        lines = path.read_bytes().decode("ascii").split("\n")[:-1]
-        listed = {os.fsdecode(unquote_to_bytes(name)): digest or None for name, _, digest in map(_parts, lines)}
-        if not all(map(_is_inside, listed)):
-            raise ValueError
-    except (OSError, ValueError):
-        raise OutputConflict(f"{path} cannot be read: choose another folder, or remove this one") from None
+    lines = read_bytes(path, _BROKEN, within=folder).decode("ascii", errors="replace").split("\n")[:-1]
+    entries = [line.partition(" ") for line in lines]
+    listed = {os.fsdecode(unquote_to_bytes(name)): digest or None for name, _, digest in entries}
+    for name in listed:
+        file_inside(folder, name, _BROKEN, named_in=path)
     return listed
 
 
@@ -117,15 +116,6 @@ def _is_ours(path: Path, name: str, listed: Listed) -> bool:
         return False
     digest = listed[name]
     return digest is None or digest_of(path.read_bytes()) == digest
-
-
-def _is_inside(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return bool(parts) and "\0" not in name and not name.startswith("/") and ".." not in parts
-
-
-def _parts(line: str) -> tuple[str, str, str]:
-    return line.partition(" ")
 
 
 def _name(folder: Path, path: Path) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
+from laaciq.engine.escaping import shown_command
 from laaciq.engine.file_list import content_of
 from laaciq.engine.files import remove
 from laaciq.engine.output import OutputFolder
@@ -269,5 +270,5 @@ def _key_file(name: str) -> str:
 def _command(description: Mapping[str, object]) -> str:
     """In words: the command line, and whatever else decides the results."""
     others = {name: value for name, value in description.items() if name != "command"}
-    parts = [f"'{description['command']}'"] if "command" in description else []
+    parts = [f"'{shown_command(str(description['command']))}'"] if "command" in description else []
     return " with ".join([*parts, *([json.dumps(others)] if others or not parts else [])])

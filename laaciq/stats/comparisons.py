@@ -74,7 +74,7 @@ def _ratio(joint: JointEstimates, noise: np.ndarray, of: Statistic, lower: Lower
     # Where the left statistic may be negative, its end over that of the right one.
     lowest = low(0.0) / smallest if smallest > 0 else -math.inf
     if low(0.0) > 0:
-        lowest = _root(low, 0.0, value)
+        lowest = _root(low, value, 0.0)
     if smallest <= 0:
         highest = math.inf
     elif high(0.0) <= 0:
@@ -87,9 +87,9 @@ def _ratio(joint: JointEstimates, noise: np.ndarray, of: Statistic, lower: Lower
     return Estimate(value=value, low=min(value, lowest), high=max(value, highest))
 
 
-def _root(end: Callable[[float], float], first: float, last: float) -> float:
-    """Where an end is zero between two ratios; on the estimate itself where there is no noise."""
-    return last if end(first) * end(last) > 0 else float(brentq(end, first, last, rtol=1e-3))
+def _root(end: Callable[[float], float], estimate: float, beyond: float) -> float:
+    """Where an end is zero between the estimate and a ratio beyond it; the estimate itself where there is no noise."""
+    return estimate if end(estimate) * end(beyond) > 0 else float(brentq(end, estimate, beyond, rtol=1e-3))
 
 
 def _exchanged(joint: JointEstimates, noise: np.ndarray) -> tuple[JointEstimates, np.ndarray]:

@@ -35,8 +35,8 @@ def pearson(x: ArrayLike, y: ArrayLike, *, draws: int = DRAWS, seed: int = 0) ->
     that n of them are fewer than n independent pairs, and both p and interval are then too hopeful. r sees straight lines alone, and one
     far point can make or break it.
 
-    >>> found = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
-    >>> f"r = {found.r:.2f}, p = {found.p:.3f}"
+    >>> correlation = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
+    >>> f"r = {correlation.r:.2f}, p = {correlation.p:.3f}"
     'r = 0.80, p = 0.104'
     """
     x, y = _columns(x, y)
@@ -65,7 +65,7 @@ def permutation_p(x: ArrayLike, y: ArrayLike, draws: int = DRAWS, seed: int = 0)
 def _columns(x: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"columns of shapes {x.shape} and {y.shape} are no pairs: give two of one length")
+        raise ValueError(f"columns of shapes {x.shape} and {y.shape} cannot be paired: give two of the same length")
     if len(x) < 3:
         raise ValueError(f"{len(x)} pairs are too few for a correlation: give at least 3")
     for name, column in (("first", x), ("second", y)):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from laaciq.strict import StrictModel
 
 LEVEL = 0.95
 
 
-class Estimate(BaseModel):
+class Estimate(StrictModel):
     """A value and its 95 % interval, which always contains it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     value: float
     low: float

@@ -122,7 +122,7 @@ def small_sample_factor(joint: JointEstimates, share: np.ndarray) -> float:
     spread = sum(float(share @ (covariance**2) @ share) / freedom for covariance, freedom in joint.parts)
     if spread <= 0:
         return 1.0
-    return float(stdtrit(mean**2 / spread, 1 - TAIL) / ndtri(1 - TAIL))
+    return float(stdtrit(max(mean**2 / spread, joint.least_freedom), 1 - TAIL) / ndtri(1 - TAIL))
 
 
 def band_factor(upward: np.ndarray, downward: np.ndarray, scale: np.ndarray) -> tuple[float, np.ndarray]:

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 class JointEstimates:
     """`values`, and their noise as a sum of independent `parts`: a covariance matrix, and the degrees of freedom that it is known with.
 
-    Parallel text is one part that all languages share; otherwise every language is a part of its own. Draws of calibration text are
+    Parallel text is one part that all languages share; otherwise every language is a separate part. Draws of calibration text are
     one more part.
     """
 
@@ -26,18 +26,24 @@ class JointEstimates:
 
     @property
     def variances(self) -> np.ndarray:
-        return self.covariance.diagonal()
+        # Of a difference without noise, rounding may leave less than zero.
+        return np.maximum(self.covariance.diagonal(), 0.0)
 
     @property
     def standard_errors(self) -> np.ndarray:
         return np.sqrt(self.variances)
 
+    @property
+    def least_freedom(self) -> float:
+        """Of any part: no sum of parts has fewer degrees of freedom."""
+        return min(freedom for _, freedom in self.parts)
+
     @cached_property
     def freedom(self) -> np.ndarray:
         """Degrees of freedom of each variance: (Σ vₚ)² / Σ vₚ²/fₚ over the parts (Satterthwaite 1946)."""
         spread = np.sum([covariance.diagonal() ** 2 / freedom for covariance, freedom in self.parts], axis=0)
-        # Where nothing varies, any number does.
-        return np.where(spread > 0, self.variances**2 / np.where(spread > 0, spread, 1), 1.0)
+        # Where nothing varies, any number does; where rounding is all that varies, the formula says less than any part.
+        return np.maximum(self.variances**2 / np.where(spread > 0, spread, 1), self.least_freedom)
 
     def margins(self, tail: float) -> np.ndarray:
         """What a value is exceeded by with probability `tail`, one side: a quantile of Student's t times the standard error."""

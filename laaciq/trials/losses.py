@@ -79,6 +79,10 @@ class Losses:
         sides = zip(self.loss, *(other.loss for other in others), strict=True)
         return replace(self, loss=[np.sum(parts, axis=0) for parts in sides])
 
+    def scaled(self, factor: float) -> Losses:
+        """Every loss times the factor."""
+        return replace(self, loss=[factor * loss for loss in self.loss])
+
     def over(self, whole: Losses) -> Losses:
         """The share of `whole`, losses of the same documents, in place of losses per token."""
         return replace(self, tokens=[loss.mean(0) for loss in whole.loss])

@@ -92,12 +92,12 @@ def test_a_name_that_somebody_took_in_the_meantime_is_refused(tmp_path):
     }
 
 
-@pytest.mark.parametrize("line", ["../thesis.txt", "/etc/passwd", "a/../../b", "", "%00", "\xff", "%2E%2E/thesis.txt"])
+@pytest.mark.parametrize("line", ["../thesis.txt", "/etc/passwd", "a/../../b", "", "%00", "%2E%2E/thesis.txt"])
 def test_a_list_that_leads_outside_is_refused(tmp_path, line):
     out = tmp_path / "out"
     put(tmp_path / "thesis.txt")
     put(out / FILE_LIST, f"{line}\n")
-    with pytest.raises(OutputConflict, match=r"laaciq-files cannot be read"):
+    with pytest.raises(OutputConflict, match=r"laaciq-files names .*: choose another folder"):
         opened(out)
     assert (tmp_path / "thesis.txt").exists()
 

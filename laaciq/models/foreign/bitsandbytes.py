@@ -23,6 +23,7 @@ class BitsAndBytes:
         *("SCB", "weight_format"),
     )
     shared_parts: tuple[str, ...] = ("weight",)
+    claims_layers = True
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.notes: tuple[str, ...] = (_INT8_NOTE,) if settings.get("load_in_8bit") else ()
