@@ -120,7 +120,10 @@ class OutputFolder:
                 sync_folder(new)
                 os.rename(new, self._staging / _READY)
                 self._install()
-                remove(self.parts)
+                self.remove_parts()
+
+    def remove_parts(self) -> None:
+        remove(self.parts)
 
     def close(self) -> None:
         """Let others write. Parts of a whole output stay for the next time; a folder in which nothing was written goes."""

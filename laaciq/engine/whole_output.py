@@ -47,6 +47,7 @@ def write_whole(
             except ValidationError:
                 pass  # written by another version of the class
             else:
+                output.remove_parts()  # a kill may have come between the output and this
                 progress.say(f"{out} is up to date; nothing is computed again.")
                 return result
         if output.listed and not overwrite:
