@@ -17,7 +17,7 @@ from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.engine.store import key_of
-from laaciq.errors import BadOption, LaaciqError, MissingExtra
+from laaciq.errors import BadOption, LaaciqError, MissingExtra, WriteFailed
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models.checks import check_finite
 from laaciq.options import WeightOptions
@@ -86,6 +86,8 @@ class Rows:
             test = self.session.split.test
             (measured,) = self.session.measure([candidate], test)
             evaluation = evaluate_trial(self.session, measured, test, quantized=f"{method.name}, {self.bits} bits")
+        except WriteFailed:  # no fault of the method
+            raise
         except (Exception, SystemExit) as error:  # a library may raise anything: that is what its row says
             missing = isinstance(error, MissingExtra)
             return row.model_copy(update={"reason": _reason(error), "missing": missing})
