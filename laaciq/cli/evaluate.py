@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from laaciq.cli import options as shared
 from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -21,5 +19,5 @@ def evaluate(result: Evaluation, folder: Path) -> None:
     """Measure what a quantized model loses in each language."""
     from laaciq.cli.tables import evaluation_table
 
-    Console().print(evaluation_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(evaluation_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")

@@ -1,4 +1,4 @@
-"""Commands that measure: all take `--out`, `--overwrite`, `--json` and `--device` besides the options of their verb."""
+"""Commands that measure: each takes `--out`, `--overwrite`, `--json` and `--device` besides the options of its verb."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json
 from laaciq.options import Options
 
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for the results, by default one in laaciq-runs. The same command continues in it."),
+    typer.Option(
+        help="Folder for the results; the same command resumes there. Default: a folder in laaciq-runs named after the options."
+    ),
 ]
 
 
 def measures(kind: type[Options]) -> Callable[[Callable[[Any, Path], None]], Callable[..., None]]:
-    """Make a command of a function that shows a result, given the result and its folder. The command runs the verb of the same name in
-    `laaciq.commands` with the options of `kind`."""
+    """A decorator that turns a function `show(result, folder)` into a command. The command calls the verb of the same name in
+    `laaciq.commands` with options of `kind`, then shows the result.
+    """
 
     def decorate(show: Callable[[Any, Path], None]) -> Callable[..., None]:
         name = show.__name__
@@ -34,13 +38,13 @@ def measures(kind: type[Options]) -> Callable[[Callable[[Any, Path], None]], Cal
         ) -> None:
             options = kind.of(**given)
             folder = options.default_folder if out is None else out
-            # Heavy imports wait until options are known to be right, so that --help and errors come at once.
+            # Heavy imports come after options are checked, so that --help and errors appear at once.
             from laaciq.engine.progress import TerminalProgress
 
             verb = getattr(import_module(f"laaciq.commands.{name}"), name)
             result = verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
             if as_json:
-                typer.echo(result.model_dump_json(indent=1))
+                print_json(result)
             else:
                 show(result, folder)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
 from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def mixture(result: MixtureStudy, folder: Path) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    Console().print(mixture_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(mixture_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
 
 
 def mixture_table(result: MixtureStudy) -> RenderableType:

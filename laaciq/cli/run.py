@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import RunOptions
 
 if TYPE_CHECKING:
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
     from laaciq.report.next_step import next_steps
 
-    console = Console()
-    console.print(run_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(run_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
     size = result.plans.first.size.block_bits_per_weight
-    shared.print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
+    print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
 
 
 def run_table(result: RunResult) -> RenderableType:

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult  # noqa: TID251 (only as a type)
 from rich.table import Table
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import SensitivityOptions
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ _LABEL = 17
 def sensitivity(result: Sensitivity, folder: Path) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    Console().print(sensitivity_table(result))
-    shared.print_lines(f"Result: {folder / 'sensitivity.json'}")
+    print_table(sensitivity_table(result))
+    print_lines(f"Result: {folder / 'sensitivity.json'}")
 
 
 def sensitivity_table(result: Sensitivity) -> RenderableType:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
 from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def sweep(result: Sweep, folder: Path) -> None:
     """Quantize to several bit widths, and find the fewest bits that each language tolerates.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    Console().print(sweep_table(result))
-    shared.print_lines(f"Result: {folder / 'sweep.json'}")
+    print_table(sweep_table(result))
+    print_lines(f"Result: {folder / 'sweep.json'}")
 
 
 def sweep_table(result: Sweep) -> RenderableType:

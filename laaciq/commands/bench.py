@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Unpack
 
 from laaciq import errors
+from laaciq.engine.escaping import command_words
+from laaciq.engine.processes import start_module
 from laaciq.engine.progress import Progress, default_progress
-from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
+from laaciq.engine.store import read_marker
+from laaciq.errors import BadOption, LaaciqError, OutputConflict, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
 from laaciq.options.keywords import BenchKeywords
 from laaciq.speed.results import ROUNDS, Bench, Request
@@ -40,12 +41,18 @@ def bench(
     chosen = BenchOptions.of(checkpoint=checkpoint, **options)
     original = chosen.against or recorded_original(Path(chosen.checkpoint))
     request = Request(checkpoint=chosen.checkpoint, against=original, device=device, options=chosen.group(SpeedOptions))
+    # What the user has set stays.
     environment = SAFE_BFLOAT16 | os.environ if chosen.dtype == "bfloat16" else None
-    command = [sys.executable, "-m", "laaciq.speed.child", request.model_dump_json()]
     # What libraries print to standard error is shown only if the process fails.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True) as child,
+        start_module(
+            "laaciq.speed.child",
+            request.model_dump_json(),
+            environment=environment,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        ) as child,
     ):
         try:
             answer = _answer(child.stdout or (), progress or default_progress())
@@ -64,10 +71,10 @@ def recorded_original(checkpoint: Path) -> str:
     """The model in the command that run.json records above the checkpoint. A command without a model is for the reference model."""
     for folder in checkpoint.absolute().parents[:2]:
         try:
-            command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
-        except (OSError, ValueError, KeyError):
+            words = command_words((read_marker(folder) or {}).get("command", ""))
+        except OutputConflict:  # some other run.json
             continue
-        match shlex.split(command):
+        match words:
             case ["laaciq", "run", model, *_] if not model.startswith("--"):
                 return model
             case ["laaciq", "run", *_]:

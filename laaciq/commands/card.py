@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import Unpack
 
-import yaml
-from huggingface_hub import metadata_load, try_to_load_from_cache
+from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import validate_repo_id
-from pydantic import BaseModel, ValidationError
 
-from laaciq.commands.check import read_evaluation
+from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.files import require_free_file, write_text
+from laaciq.engine.input_files import Refusal, is_file, is_folder, is_there, read_text
+from laaciq.engine.json_input import read_record
 from laaciq.engine.store import CARD, read_marker
+from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
 from laaciq.options.keywords import CardKeywords
@@ -28,12 +30,12 @@ from laaciq.report.card import CardContents, model_card
 from laaciq.report.card_head import card_head
 from laaciq.strict import StrictModel
 
-Result = TypeVar("Result", bound=BaseModel)
 _CHECKPOINT = "checkpoint"
+_ORIGINAL_CARD = Refusal(BadOption, "give --license")
 
 
 class Card(StrictModel):
-    """A card that was written. `lacking` names what is missing in its metadata, and the option that adds it."""
+    """The written card. `lacking` names what is missing in its metadata, and the option that adds it."""
 
     path: str
     text: str
@@ -70,7 +72,7 @@ def card(
     )
     text = model_card(contents, head)
     path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
-    if not (path.is_file() and path.read_text(encoding="utf-8") == text):
+    if not (is_file(path) and path.read_bytes() == text.encode()):
         require_free_file(path, overwrite=overwrite)
         write_text(path, text)
     lacking = []
@@ -84,23 +86,28 @@ def card(
 def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, from a run that reached its end."""
     marker = read_marker(run)
-    command = "" if marker is None else str(marker.get("command", ""))
-    if marker is None or not command.startswith("laaciq run"):
-        raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
-    unfinished = f"{run} is not finished: run '{command} --out {run}' again"
+    command = "" if marker is None else marker.get("command", "")
+    words = command_words(command)
+    if marker is None or words[:2] != ["laaciq", "run"]:
+        raise BadOption(f"{run} is not a run: give the folder of a finished 'laaciq run'")
+
+    def unfinished(reason: str = "") -> BadOption:
+        finishing = shell_command([*words, "--out", str(run)])
+        return BadOption(f"{run} is not finished{reason}. To finish it, run: {finishing}")
+
     if not marker.get("finished"):
-        raise BadOption(unfinished)
+        raise unfinished()
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
-    if missing := [name for name in needed if not (run / name).exists()]:
-        raise BadOption(f"{unfinished}; {missing[0]} is missing")
-    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
+    if missing := [name for name in needed if not is_there(run / name)]:
+        raise unfinished(f": {missing[0]} is missing")
+    evaluation, decided = read_evaluation(run), read_record(run / "plans.json", Decision, RUN_AGAIN, within=run)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}
     except BrokenModel as error:
-        raise BadOption(f"{unfinished}; {error}") from None
+        raise unfinished(f": {error}") from None
     if stored != decided.plans.plans or evaluation.quantized != describe(decided.plans):
-        raise BadOption(f"{unfinished}; its checkpoint is not the one that was measured")
+        raise unfinished(": its checkpoint is not the one that was measured")
     measured_beside = (run / f"{BASELINE}evaluation.json").exists() and decided.planning is not None
     return CardContents(
         name="",
@@ -108,17 +115,10 @@ def _read_run(run: Path) -> CardContents:
         plans=decided.plans,
         planning=decided.planning,
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
-        profile=Profile.read(run / "profile.json"),
+        profile=Profile.read(run / "profile.json", within=run),
         command=command,
-        version=str(marker["laaciq"]),
+        version=marker["laaciq"],
     )
-
-
-def _read(path: Path, kind: type[Result]) -> Result:
-    try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError):
-        raise BadOption(f"{path} is not of this version: run 'laaciq run' again") from None
 
 
 def _public(contents: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
@@ -126,7 +126,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
     evaluation = contents.evaluation
     original = base_model or _without_folders(evaluation.original)
     shown = {evaluation.original: original}
-    words = [shown.get(word, _without_folders(word)) for word in shlex.split(contents.command)]
+    words = [shown.get(word, _without_folders(word)) for word in command_words(contents.command)]
     bits = f"{contents.plans.first.size.block_bits_per_weight:.3g}"
     stem = re.sub(r"[^\w.-]+", "-", Path(original).name).strip(".-")
     return CardContents(
@@ -136,7 +136,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         planning=contents.planning,
         baseline=contents.baseline,
         profile=contents.profile,
-        command=shlex.join(words),
+        command=shell_command(words),
         version=contents.version,
     )
 
@@ -157,7 +157,7 @@ def _hub_name(name: str | None, option: str) -> str | None:
 
 def _from_hub(original: str, file: str) -> Path | None:
     """A file of a model in the hub's cache on this machine. Nothing is downloaded: a card must not depend on the network."""
-    if original == REFERENCE or Path(original).exists():
+    if original == REFERENCE or is_there(Path(original)):
         return None
     try:
         cached = try_to_load_from_cache(original, file)
@@ -168,12 +168,13 @@ def _from_hub(original: str, file: str) -> Path | None:
 
 def _license_of(original: str) -> dict[str, str]:
     """The entries on the licence in the original's card; empty if it has no card or no such entry."""
-    path = Path(original) / CARD if Path(original).is_dir() else _from_hub(original, CARD)
-    if original == REFERENCE or path is None or not path.is_file():
+    path = Path(original) / CARD if is_folder(Path(original)) else _from_hub(original, CARD)
+    if original == REFERENCE or path is None or not is_file(path):
         return {}
     try:
-        metadata = metadata_load(path) or {}
-    except (ValueError, OSError, yaml.YAMLError):
+        head = REGEX_YAML_BLOCK.search(read_text(path, _ORIGINAL_CARD))
+        metadata = parse_mapping(head.group(2), path, _ORIGINAL_CARD) if head else {}
+    except BadOption:
         return {}  # somebody else's card, which cannot be parsed
     return {
         key: metadata[key] for key in ("license", "license_name", "license_link") if isinstance(metadata.get(key), str)

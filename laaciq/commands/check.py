@@ -10,8 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from laaciq.engine.escaping import command_words, shell_command
+from laaciq.engine.input_files import Refusal, is_folder, is_there
+from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
@@ -22,8 +25,9 @@ from laaciq.strict import StrictModel
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 JudgedBy = Literal["estimate", "upper end", "lower end"]
 EXIT_STATUS: dict[Verdict, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
-# The tests simulate how often intervals cover from 8 documents on; of fewer, nothing is known.
+# Tests simulate the coverage of intervals from 8 documents on; below that it is unknown.
 FEWEST_DOCUMENTS = 8
+RUN_AGAIN = Refusal(BadOption, "the run is damaged or of another version; run 'laaciq run' again")
 
 
 class LanguageVerdict(StrictModel):
@@ -53,7 +57,7 @@ class LimitVerdict(StrictModel):
 
 
 class CheckResult(StrictModel):
-    """All limits that were given, and one verdict: FAIL if one fails, PASS only if all pass."""
+    """All given limits, and one verdict: FAIL if one fails, PASS only if all pass."""
 
     verdict: Verdict
     limits: list[LimitVerdict]
@@ -64,10 +68,10 @@ class CheckResult(StrictModel):
 
 
 def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
-    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`. Options
-    as in `CheckOptions`.
+    """The verdict on a run's folder or an evaluation.json: D of every served language against `max_degradation`, max D − min D against
+    `max_disparity`. Options as in `CheckOptions`.
 
-    A language that collapsed fails both limits; fewer than two languages that can be compared fail `max_disparity`. `strict` judges by the
+    A language that collapsed fails both limits. With fewer than two comparable languages `max_disparity` fails. `strict` judges by the
     upper end of the interval, `lenient` by the lower end.
     """
     chosen = CheckOptions.of(run=run, **options)
@@ -83,20 +87,19 @@ def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
 
 def read_evaluation(run: Path) -> Evaluation:
     """The evaluation in a finished run's folder, or in a file."""
-    path = run / "evaluation.json" if run.is_dir() else run
-    marker = read_marker(run) if run.is_dir() else None
+    within = run if is_folder(run) else None
+    path = run / "evaluation.json" if within else run
+    marker = read_marker(run) if within else None
     if marker is not None and not marker.get("finished"):
-        raise BadOption(f"{run} is not finished: run '{marker.get('command', 'laaciq run')} --out {run}' again")
-    try:
-        return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise BadOption(f"{run} holds no evaluation: give the folder of a finished 'laaciq run'") from None
-    except (ValidationError, UnicodeDecodeError):
-        raise BadOption(f"{path} is no evaluation of this version: run 'laaciq run' again") from None
+        words = command_words(marker.get("command", "laaciq run"))
+        raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
+    if not is_there(path):
+        raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'")
+    return read_record(path, Evaluation, RUN_AGAIN, within=within)
 
 
 def judge(estimate: Estimate, limit: float, judged_by: JudgedBy, *, documents: int) -> Verdict:
-    """One value under one limit, by the rule at the top of this file."""
+    """The verdict on one value and one limit, by the rule at the top of this file."""
     if judged_by != "lower end" and estimate.value > limit:
         return "FAIL"
     if documents < FEWEST_DOCUMENTS:
@@ -112,7 +115,7 @@ def _check_degradation(evaluation: Evaluation, limit: float, judged_by: JudgedBy
     not_served = len(evaluation.languages) - len(served)
     pronoun = "it" if not_served == 1 else "them"
     more = f"; {not_served} not judged, since the original does not serve {pronoun}" if not_served else ""
-    reason = "the original serves no language, so that there is nothing to judge"
+    reason = "the original serves no language, so there is nothing to judge"
     if languages:
         lists = [
             f"{_count(members)} of {len(languages)} {verb}: {', '.join(map(str, members))}"
@@ -156,7 +159,7 @@ def _check_disparity(evaluation: Evaluation, limit: float, judged_by: JudgedBy) 
 
 
 def _worst(verdicts: list[Verdict]) -> Verdict:
-    """INCONCLUSIVE also if there is nothing to judge."""
+    """The worst verdict; INCONCLUSIVE if there is none."""
     if "FAIL" in verdicts:
         return "FAIL"
     return "PASS" if verdicts and "INCONCLUSIVE" not in verdicts else "INCONCLUSIVE"

@@ -23,7 +23,7 @@ CROSS_FIT_SPLITS = 200
 
 @dataclass(frozen=True)
 class _Documents:
-    """A measurement summed by document: passages of one document are no independent observations."""
+    """A measurement summed by document, because passages of one document are not independent."""
 
     loss: np.ndarray
     tokens: np.ndarray
@@ -56,13 +56,13 @@ def evaluate_measurements(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> Evaluation:
-    """Everything that the measurements say, with intervals."""
+    """The `Evaluation` of the measurements, with intervals."""
     if not measurements:
         raise BrokenTexts("no language was measured: give texts in at least one language")
     documents = {m.language: _Documents.of(m) for m in measurements}
     for m in measurements:
         if m.served and len(documents[m.language].loss) < 2:
-            raise BrokenTexts(f"{m.language} has one document only: no interval can be given; at least two are needed")
+            raise BrokenTexts(f"{m.language} has only one document, and an interval needs two: give more passages")
     results = [_language_result(m, documents[m.language], parallel) for m in measurements]
     judged = {r.language for r in results if r.judged}
     losses = Losses.of(
@@ -158,7 +158,7 @@ def _mean_degradation(results: list[LanguageResult]) -> float | None:
 
 
 def _half_loss_share(measurements: list[Measurement]) -> float | None:
-    """Smallest share of passages, over all served languages, that carries half of all losses (gains left aside)."""
+    """Smallest share of passages, over all served languages, that accounts for half of all losses; gains are ignored."""
     served = [m for m in measurements if m.served]
     if not served:
         return None

@@ -14,7 +14,7 @@ from laaciq.trials.losses import Losses
 
 
 def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
-    """Disparity of D over the given languages, of which there must be at least two."""
+    """Disparity of D over the given languages, at least two."""
     degradations, disparity = losses.degradations, losses.disparity()
     observed = degradations.values
     under_null = degradations.noise(losses.draws, seed).var(axis=1)
@@ -32,7 +32,7 @@ def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
 
 
 def cross_fitted(losses: Losses, *, seed: int, splits: int) -> tuple[float, float]:
-    """D of the worst language and max D − min D, chosen on one half of the documents, estimated on the other."""
+    """D of the worst language, and max D − min D. Languages are chosen on one half of the documents and estimated on the other."""
     first, second = _halves(losses, seed, splits)
     chosen, estimated = np.concatenate([first, second]), np.expm1(np.concatenate([second, first]))
     worst = np.take_along_axis(estimated, chosen.argmax(1)[:, None], 1)
@@ -41,7 +41,7 @@ def cross_fitted(losses: Losses, *, seed: int, splits: int) -> tuple[float, floa
 
 
 def _halves(losses: Losses, seed: int, splits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Loss per token on two random halves, (splits, languages); the same halves where languages have as many documents."""
+    """Loss per token on two random halves, (splits, languages). Languages with equally many documents use the same halves."""
     first, second = [], []
     for by_draw, tokens in zip(losses.loss, losses.tokens, strict=True):
         loss = by_draw.mean(0)

@@ -1,4 +1,4 @@
-"""What other draws of calibration text would have given: the part of the variance that test passages do not show."""
+"""The spread over draws of calibration text: the part of the variance that test passages do not show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spread(StrictModel):
 
 
 def spread_of(evaluations: list[Evaluation]) -> Spread:
-    """Of evaluations of the same model on the same test text."""
+    """The spread of several evaluations of the same model on the same test text."""
     served = [result.language for result in evaluations[0].languages if result.served]
 
     def degradation(evaluation: Evaluation, code: str) -> float | None:

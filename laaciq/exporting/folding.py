@@ -1,4 +1,4 @@
-"""What folding changes: whether any number does, and what it costs each language."""
+"""The effect of folding: whether any number changes, and what that costs each language."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from laaciq.trials.quantized_copy import copy_of
 
 
 def changes_numbers(source: CheckpointSource, misfits: list[Misfit]) -> bool:
-    """Tables that differ are lost; else it depends on whether weights need more than 16 bits."""
+    """True if folding changes weights: language tables that differ are lost, or weights need more than 16 bits."""
     if any(misfit.folded_to == "shared scales" or source.plan[misfit.tensor].tables for misfit in misfits):
         return True
     names = {misfit.tensor for misfit in misfits}
@@ -46,7 +46,7 @@ def evaluate_folding(
     device: str,
     progress: Progress,
 ) -> tuple[Evaluation, Evaluation]:
-    """The checkpoint with the scales of each language, and its export, both against one pass of the original."""
+    """Evaluations of the checkpoint with the scales of each language, and of its export, both against one pass of the original."""
     original = load(find_model(against), device=device)
     checkpoint = load(find_model(source.folder), device=device)
     export = folded_copy(original, source, misfits)

@@ -1,4 +1,4 @@
-"""The formats: what each carries, and how it is written."""
+"""The export formats: what each can hold, and how it is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import CheckpointSource
 from laaciq.exporting.vllm import check_rules
 from laaciq.models.loading import Kind
-from laaciq.quantization.checkpoint import PLAN, layer_name, stream_checkpoint, write_shards
+from laaciq.quantization.checkpoint import PLAN, stream_checkpoint, write_shards
+from laaciq.quantization.checkpoint_checks import layer_name
 from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.plan import TensorPlan
@@ -45,8 +46,7 @@ class ExportFormat(Protocol):
 class PackedFormat:
     """A folder for transformers: every matrix in the parts of another library, and its settings in config.json.
 
-    `multiple` is what outputs and inputs must be multiples of, `transposed` whether GPT-2's Conv1D are carried, `brain_scales` whether scales
-    may be bfloat16.
+    Outputs and inputs must be multiples of `multiple`. `transposed`: GPT-2's Conv1D are supported. `brain_scales`: scales may be bfloat16.
     """
 
     name: str
@@ -67,7 +67,7 @@ class PackedFormat:
         return [misfit for misfit in misfits if misfit is not None]
 
     def _obstacle(self, plan: TensorPlan, source: CheckpointSource) -> str | None:
-        """Why the codes cannot be carried, if they cannot."""
+        """Why the format cannot hold the codes; None if it can."""
         beside = "embeddings and heads stay in 16 bits" if plan.used_by else beside_codes(plan)
         if beside is not None:
             return beside
@@ -76,7 +76,7 @@ class PackedFormat:
         if source.linears[plan.name].transposed and not self.transposed:
             return "it is a Conv1D, and only linear layers are quantized"
         if any(size % self.multiple for size in plan.shape):
-            return f"its shape {plan.shape[0]}×{plan.shape[1]} is no multiple of {self.multiple}"
+            return f"its shape {plan.shape[0]}×{plan.shape[1]} is not a multiple of {self.multiple}"
         if not self.brain_scales and f"{layer_name(plan)}.scales" in source.brain_floats:
             return "its scales are beyond float16"
         fits = self._fit(plan) is not None
@@ -136,7 +136,7 @@ def _write_config(source: CheckpointSource, quantization: dict[str, Any], folder
 
 
 def _notes(source: CheckpointSource) -> list[str]:
-    """Readers compute scales in the model's type."""
+    """Notes for the user, for example that readers compute scales in the model's type."""
     scales = {f"{layer_name(plan)}.scales" for plan in source.plan.tensors if plan.quantized}
     if source.config.get("dtype") == "bfloat16" and scales - source.brain_floats:
         return ["Scales are float16; the type of this model, bfloat16, rounds them: load it in float16 or float32."]

@@ -1,4 +1,4 @@
-"""GGUF among the formats: what its blocks cannot carry, and what the user must know of a file."""
+"""GGUF as an export format: what its blocks cannot hold, and notes for the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class GgufFormat:
     name = "gguf"
 
     def misfits(self, source: CheckpointSource) -> list[Misfit]:
-        """Whether blocks hold a matrix depends on its codes, so all are read."""
+        """The tensors that blocks cannot hold. That depends on the codes, so all are read."""
         misfits = []
         for _, stored in read_contents(source.folder):
             if isinstance(stored, Coded):

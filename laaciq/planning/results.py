@@ -1,4 +1,4 @@
-"""The `Planning`: the plan that was chosen, and what it was chosen by. Written to disk and read back without loss."""
+"""The `Planning`: the chosen plan, and how it was chosen. Written to disk and read back without loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PredictedLosses(StrictModel):
 
 
 class PlanLosses(StrictModel):
-    """A plan on validation text, along the planning's languages, in nats per token: KL(original ‖ quantized), and ΔNLL."""
+    """Losses of a plan on validation text, along the planning's languages, in nats per token: KL(original ‖ quantized), and ΔNLL."""
 
     divergence: list[float]
     nll_increase: list[float]
@@ -34,14 +34,14 @@ class PlanLosses(StrictModel):
 
 
 class Probe(StrictModel):
-    """A plan that predictions are scaled by, a random one or the first: what was predicted for each language, and what was measured."""
+    """Predicted and measured losses by language of a plan that the predictions are scaled by: a random plan or the first."""
 
     predicted: list[float]
     measured: PlanLosses
 
 
 class Round(StrictModel):
-    """One plan that was quantized and measured on validation text; `weights` and `losses` go along the planning's languages."""
+    """One plan that was quantized and measured on validation text; `weights` and `losses` are along the planning's languages."""
 
     weights: list[float]
     predicted: list[float]
@@ -59,8 +59,9 @@ class FrontPoint(StrictModel):
 
 
 class Agreement(StrictModel):
-    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of |measured /
-    predicted − 1| after the languages' scales were fitted."""
+    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of
+    |measured / predicted − 1| after fitting the languages' scales.
+    """
 
     r: float
     error: float
@@ -69,10 +70,10 @@ class Agreement(StrictModel):
 class Planning(StrictModel):
     """`gap` is between the predicted objective and the bound that HiGHS proved; `chosen` is the round whose plan this is.
 
-    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL per
-    nat of divergence. Divergence varies far less from passage to passage than the rise itself, so that few passages tell rounds apart;
-    how the two relate in a language hardly depends on the plan. `scale` is measured over predicted loss, by language. `held_out` languages
-    were read by nothing here.
+    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL
+    per nat of divergence. Divergence varies far less between passages than the rise itself, so few passages suffice to compare rounds; the
+    ratio of the two in a language hardly depends on the plan. `scale` is measured over predicted loss, by language. No text of `held_out`
+    languages was read.
     """
 
     version: Literal[2] = 2

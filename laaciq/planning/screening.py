@@ -1,7 +1,7 @@
 """Screening: what the theory predicts about a model before it is quantized.
 
-The theory names three conditions without which languages do not lose differently (C1, C2, C3), a checklist, and a strategy by the largest
-kurtosis of a block. All of it predicts; a measurement decides.
+The theory has three conditions, all necessary for languages to lose differently (C1, C2, C3), a checklist, and a strategy by the largest
+kurtosis of a block. These are predictions; a measurement decides.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class ScreeningThresholds(Options):
     def _ordered(self) -> Self:
         if self.gaussian_kurtosis > self.outlier_kurtosis:
             raise BadOption(
-                f"gaussian_kurtosis {self.gaussian_kurtosis:g} lies above outlier_kurtosis {self.outlier_kurtosis:g}: "
-                "a block cannot be near Gaussian and an outlier; lower the one or raise the other"
+                f"gaussian_kurtosis {self.gaussian_kurtosis:g} is above outlier_kurtosis {self.outlier_kurtosis:g}: "
+                "a block cannot be near Gaussian and an outlier; lower the first or raise the second"
             )
         return self
 
 
 class _Finite(StrictModel, allow_inf_nan=False):
-    """No infinite values and no NaN."""
+    """A strict model without infinite values and NaN."""
 
 
 class Evidence(_Finite):
-    """What a screening judges: κ_l by block, R̂(λ) by language (None: activations were not measured), and the bits to quantize to."""
+    """The input of a screening: κ_l by block, R̂(λ) by language (None: activations were not measured), and the bits to quantize to."""
 
     block_kurtosis: list[float] = Field(min_length=1)
     outlier_fractions: dict[str, float] | None
@@ -62,7 +62,7 @@ class Evidence(_Finite):
 
 
 class RiskCondition(_Finite):
-    """One of the conditions of disparity. `answer` is None if the evidence does not decide it."""
+    """One of the conditions for disparity. `answer` is None if the evidence does not decide it."""
 
     name: str
     question: str
@@ -93,7 +93,7 @@ class Screening(_Finite):
 
 
 def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = ScreeningThresholds()) -> Screening:
-    """Judge C1, C2, C3 and what follows from them.
+    """The verdict on C1, C2 and C3, the risk and the strategy.
 
     Risk, the first line that holds:
 
@@ -125,9 +125,9 @@ def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = Screen
 
 
 def screen_profile(profile: Profile, *, bits: int, thresholds: ScreeningThresholds | None = None) -> Screening:
-    """Screen a profiled model. Without `thresholds`, the `outlier_kurtosis` of the profile defines an outlier block.
+    """The screening of a profiled model. Without `thresholds`, the `outlier_kurtosis` of the profile defines outlier blocks.
 
-    R̂(λ) is summed again over the blocks that are outliers here. Without any it is 0 in every language, so that C2 fails.
+    R̂(λ) is summed over these outlier blocks. Without any it is 0 in every language, so C2 fails.
     """
     if thresholds is None:
         outlier = profile.outlier_kurtosis

@@ -1,4 +1,4 @@
-"""How a language uses a model's blocks: activations collected in one pass over its text, with the loss beside them.
+"""How a language uses a model's blocks: activations and loss from one pass over its text.
 
 Only tokens of the text count: start tokens, padding and, for norms, attention sinks are left out. So no figure depends on the length of the
 passages or on batching. A *sink* is a position whose norm, in any block, is more than ten times the passage's median there.
@@ -61,8 +61,8 @@ def collect(
     *,
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> Activations:
-    """One pass over the passages with every block and linear layer watched."""
-    prepared = readings(model, passages, options)
+    """Activations and loss of one language, from one pass with hooks on every block and linear layer."""
+    prepared = prepare_whole(model, passages, options)
     collector = _Collector(model, passages)
     nll = 0.0
     with collector.watching():
@@ -79,8 +79,8 @@ def collect(
     return activations
 
 
-def readings(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
-    """The passages as the model reads them: masked models see the text whole, the others as when they are scored."""
+def prepare_whole(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
+    """Prepared passages in which a masked model sees the whole text. For other models the same as `prepare_all`."""
     if model.kind != "masked":
         return prepare_all(model, passages, options)
     before = len(start_tokens(model.tokenizer))
@@ -89,13 +89,13 @@ def readings(model: LanguageModel, passages: Passages, options: MeasureOptions) 
     for text in passages.texts:
         ids = model.tokenizer(text, truncation=True, max_length=longest)["input_ids"]
         body = range(before, len(ids) - 1)
-        # Position p − 1 is named, as for a causal model, so that the token at p is what is watched.
+        # Position p − 1, as for a causal model, so that the hooks see the token at p.
         prepared.append(ScoredPassage([ScoredSequence(ids, [p - 1 for p in body], [ids[p] for p in body])], 0))
     return prepared
 
 
 class _Collector:
-    """Hooks on blocks and linear layers that add up what passes through them."""
+    """Hooks on blocks and linear layers that sum activations."""
 
     def __init__(self, model: LanguageModel, passages: Passages) -> None:
         self.model = model
@@ -149,7 +149,7 @@ class _Collector:
         return hook
 
     def end(self) -> None:
-        """Take up a batch's block outputs: sinks are known only when all blocks are done."""
+        """Add a batch's block outputs. Sinks are known only after all blocks have run."""
         total, blocks = self.activations, len(self.blocks)
         if not len(total.norm_sums):
             width = self.states[0].shape[-1]
@@ -189,7 +189,7 @@ def blocks_in_encoder(model: LanguageModel) -> list[bool]:
 
 
 def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
-    """Mask of the tokens of the text in a batch, (rows, positions), under True for an encoder and under False for all else."""
+    """Masks of the tokens of the text in a batch, (rows, positions): under True for an encoder, under False for all else."""
     device = model.device
     if sequences[0].decoder is None:
         read = [[p + 1 for p in s.positions] for s in sequences]
@@ -204,8 +204,9 @@ def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
 
 
 def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
-    """`text_masks` of all tokens that are read, start tokens included. Every later token attends to those, often more than to any other, and
-    they are the loudest: whoever fits weights must not leave them out."""
+    """Like `text_masks`, with start tokens. Later tokens attend to start tokens strongly, and their norms are the largest, so fitting
+    weights must include them.
+    """
     sides = {False: [s.inputs for s in sequences]}
     if sequences[0].decoder is not None:
         sides = {True: sides[False], False: [s.decoder or [] for s in sequences]}
@@ -213,7 +214,7 @@ def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
 
 
 def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder: bool) -> torch.Tensor:
-    """Of `masks`, what a linear layer's input is masked by. Cross-attention in a decoder reads the encoder's."""
+    """The mask in `masks` for a linear layer's input. Cross-attention in a decoder reads the encoder's tokens."""
     mask = masks[in_encoder]
     if mask.numel() != entering[..., 0].numel():
         mask = masks[not in_encoder]
@@ -228,7 +229,7 @@ def _mask(positions: Sequence[Sequence[int]], rows: list[list[int]], device: tor
 
 
 def _sinks(norms: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Positions that stand out in any block against the passage's median there; `norms` is (blocks, rows, positions)."""
+    """Mask of positions with an outlying norm in any block, compared with the passage's median; `norms` is (blocks, rows, positions)."""
     masked = norms.masked_fill(~mask, float("nan"))
     median = masked.nanmedian(dim=-1, keepdim=True).values
     return ((norms > SINK_FACTOR * median) & mask).any(0)

@@ -1,7 +1,7 @@
-"""Alignment A: how near a language's passages lie to the same passages in English, block by block.
+"""Alignment A: how close a language's passages are to the same passages in English, block by block.
 
-A passage's vector is the mean of a block's output over the passage's tokens, special tokens and attention sinks left out. Each language's mean
-is removed before vectors are compared: it tells which language a text is in and what all texts share, and it would dominate every cosine.
+A passage's vector is the mean of a block's output over the passage's tokens, without special tokens and attention sinks. Each language's
+mean is subtracted before vectors are compared: it reflects the language and what all texts share, and would dominate every cosine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from laaciq.errors import BrokenTexts, UnknownLanguage
 from laaciq.strict import StrictModel
 
-# Centred vectors shorter than this part of the original ones are rounding errors of a block that tells no passages apart.
+# Centred vectors shorter than this share of the original ones are rounding errors: the block does not distinguish the passages.
 _NOTHING = 1e-12
 
 

@@ -1,4 +1,4 @@
-"""Making a `Profile`: weights scanned once, every language read once."""
+"""Making a `Profile`: the weights are scanned once, and every language is read once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PIVOT = "eng"
 
 
 class _LanguageProfile(StrictModel):
-    """What reading one language gave; kept on disk so that an interrupted profile goes on from there."""
+    """The result for one language, stored so that an interrupted profile can resume."""
 
     activations: LanguageActivations
     alignment: Alignment | None
@@ -53,7 +53,7 @@ def profile_model(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> Profile:
-    """Measure `model` on `texts`. Languages that are in the `store` are not read again."""
+    """The profile of `model` on `texts`. Languages in the `store` are not read again."""
     progress, store, exposure = progress or Progress(), store or MemoryStore(), exposure or {}
     for passages in texts.by_language.values():
         if not len(passages):
@@ -89,7 +89,9 @@ def profile_model(
 
 
 def _scan(model: LanguageModel, progress: Progress) -> dict[str, WeightStatistics]:
-    """By parameter name: from the files where they name it so, else (GGUF, renamed or quantized tensors) from the loaded model."""
+    """Weight statistics by parameter name: from the files or, for tensors with other names there (GGUF, renamed, quantized), from the
+    loaded model.
+    """
     parameters = {name: p for name, p in model.module.named_parameters() if p.ndim > 1}
     scanned: dict[str, WeightStatistics] = {}
     readable = all(path.suffix == ".safetensors" for path in model.folder.weight_files)
@@ -141,7 +143,7 @@ def _components(model: LanguageModel, tensors: Mapping[str, WeightStatistics]) -
 
 
 class _Reader:
-    """Reads languages one at a time; keeps of English what the others are aligned with."""
+    """Reads languages one at a time, and keeps the English vectors that others are aligned with."""
 
     def __init__(
         self,
@@ -204,7 +206,7 @@ class _Reader:
         )
 
     def _columns(self, name: str) -> ColumnSums:
-        """Of a linear layer's weights, read once for all languages."""
+        """Column sums of a linear layer's weights, computed once for all languages."""
         if not self.columns:
             self.columns = {linear.name: ColumnSums.of(linear.matrix) for linear in self.model.anatomy.linears}
         return self.columns[name]
@@ -213,9 +215,9 @@ class _Reader:
 def with_predictive_redundancy(
     profile: Profile, model: LanguageModel, split: Split, options: MeasureOptions, *, progress: Progress | None = None
 ) -> Profile:
-    """Add predictive redundancy of the outlier blocks, or of the three blocks of largest κ where none is an outlier.
+    """The profile with predictive redundancy of the outlier blocks or, if there are none, of the three blocks with the largest κ.
 
-    Unigrams are fitted on calibration text, losses measured on validation text: both may be chosen from.
+    Unigrams are fitted on calibration text, and losses are measured on validation text. Both may be used for choices.
     """
     progress = progress or Progress()
     ranked = sorted(profile.blocks, key=lambda block: -block.kurtosis)
@@ -228,7 +230,7 @@ def with_predictive_redundancy(
                 model, split.validation.select(one), split.calibration.select(one), blocks, options
             )
             share = redundancy[result.language]
-            # Not a number where the model predicts no better than unigrams: there is no information to share out.
+            # NaN if the model predicts no better than unigrams: it then has no information to attribute.
             measured.append(result.model_copy(update={"predictive_redundancy": None if math.isnan(share) else share}))
             advance(1)
     return profile.model_copy(update={"languages": measured, "predictive_blocks": blocks})

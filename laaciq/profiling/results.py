@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
+from laaciq.engine.input_files import Refusal
+from laaciq.engine.json_input import read_record
 from laaciq.errors import BadOption
 from laaciq.profiling.alignment import Alignment
 from laaciq.profiling.redundancy import SpectralRedundancy
@@ -20,6 +21,8 @@ from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
+
+_PROFILE_AGAIN = Refusal(BadOption, "the profile is damaged or of another version; make it again with 'laaciq profile'")
 
 
 def pack_floats(values: np.ndarray) -> str:
@@ -31,7 +34,7 @@ def unpack_floats(text: str) -> np.ndarray:
 
 
 class Architecture(StrictModel):
-    """The facts that models are compared by."""
+    """Facts to compare models by."""
 
     model_type: str
     kind: str
@@ -50,7 +53,7 @@ class Architecture(StrictModel):
 
 
 class BlockWeights(StrictModel):
-    """κ_l pools all linear weights of the block; mean and max over its tensors stand beside it."""
+    """Weights of one block. `kurtosis` is κ_l, pooled over all linear weights; the mean and the maximum over its tensors are given too."""
 
     block: int
     name: str
@@ -72,7 +75,7 @@ class ComponentWeights(StrictModel):
 
 
 class SuperWeight(StrictModel):
-    """A weight that one forward pass points at (Yu et al. 2024): large output `activation` from a large input at one down projection."""
+    """A super-weight candidate from one forward pass (Yu et al. 2024): large output `activation` from a large input at one down projection."""
 
     tensor: str
     row: int
@@ -83,7 +86,7 @@ class SuperWeight(StrictModel):
 
 
 class EffectiveWeights(StrictModel):
-    """σ and κ of w ⊙ a(λ), the weights as the language's inputs weigh them, for one tensor."""
+    """σ and κ of w ⊙ a(λ), the weights scaled by the language's inputs, for one tensor."""
 
     sigma: float
     kurtosis: float
@@ -156,14 +159,12 @@ class Profile(Displayed, StrictModel):
         write_text(path, self.model_dump_json())
 
     @classmethod
-    def read(cls, path: Path) -> Profile:
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (ValidationError, UnicodeDecodeError):
-            raise BadOption(f"{path} is no profile of this version: make it again with 'laaciq profile'") from None
+    def read(cls, path: Path, *, within: Path | None = None) -> Profile:
+        """The profile in a file; `within` is the folder that the file belongs to."""
+        return read_record(path, cls, _PROFILE_AGAIN, within=within)
 
     def frame(self) -> pandas.DataFrame:
-        """One row per language, without the long lists."""
+        """A pandas table with one row per language, without the long lists."""
         from laaciq.frames import flat_frame
 
         long = {"component_norms", "input_moments", "effective_weights"}

@@ -1,7 +1,8 @@
-"""Super-weight candidates by one forward pass (Yu et al. 2024, "The Super Weight in Large Language Models", arXiv 2411.07191).
+"""Super-weight candidates from one forward pass (Yu et al. 2024, "The Super Weight in Large Language Models", arXiv 2411.07191).
 
-A super weight is a single weight of a block's last projection that turns one very large input into one very large output. The pass records, for
-every such projection, the largest input and the largest output of any token; where both spike, the weight at (output, input) is a candidate.
+A super weight is a single weight of a block's last projection that turns one very large input into one very large output. The pass records,
+for every such projection, the largest input and the largest output of any token. If both spike, the weight at (output, input) is a
+candidate.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def super_weights(model: LanguageModel, text: str) -> list[SuperWeight]:
 
 
 def _last_projections(model: LanguageModel) -> list[LinearLayer]:
-    """Of every block the feed-forward layer that writes to the residual stream: the last one of the block's width."""
+    """For every block the feed-forward layer that writes to the residual stream: the last layer with the block's width."""
     width = model.module.get_input_embeddings().weight.shape[1]
     last: dict[int, LinearLayer] = {}
     for linear in model.anatomy.linears:

@@ -1,4 +1,4 @@
-"""Tokenization T: how finely a tokenizer cuts each language, by counting alone."""
+"""Tokenization T: how finely a tokenizer splits each language, by counts alone."""
 
 from __future__ import annotations
 

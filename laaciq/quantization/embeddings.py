@@ -1,4 +1,4 @@
-"""An embedding table that is looked up in a checkpoint's codes: only the rows of the tokens in the batch are dequantized."""
+"""An embedding table stored as codes: only the rows of the tokens in the batch are dequantized."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laaciq.quantization.stored import StoredMatrix, read_rows
 
 
 class QuantizedEmbedding(StoredMatrix):
-    """Stands for an `nn.Embedding` or a subclass that does more with the rows, such as to scale them; `table` is that, emptied."""
+    """Replaces an `nn.Embedding`, or a subclass that also scales the rows, for example. `table` is the original module, emptied."""
 
     def __init__(
         self,
@@ -27,15 +27,15 @@ class QuantizedEmbedding(StoredMatrix):
         self.padding_idx = table.padding_idx
         empty = table.weight.new_empty(0, plan.shape[1]).detach()
         del table.weight
-        # Holds nothing but the type that the model computes in, which changes with it.
+        # Only holds the type that the model computes in, and changes with it.
         table.register_buffer("weight", empty, persistent=False)
-        # It matters to gradients alone, and is no row of what will be looked up.
+        # Only gradients use it, and the copies below have other rows.
         table.padding_idx = None
         self.table = table
 
     @property
     def weight(self) -> torch.Tensor:
-        """The whole table, dequantized each time: for the rare code that uses it other than by looking up."""
+        """The whole table, dequantized each time: for the rare code that does more than look rows up."""
         return self.stored().dequantize(self.plan).to(self.table.weight.dtype)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

@@ -12,21 +12,21 @@ import torch
 from laaciq.quantization.grid import Grid, QuantizedMatrix, group, ungroup
 from laaciq.quantization.plan import TensorPlan
 
-# Of the mean diagonal of A: keeps scales near the shared ones in directions that the text says nothing about.
+# Share of the mean diagonal of A: keeps scales near the shared ones in directions that the text does not determine.
 _DAMPING = 1e-2
-# Rows that are solved at a time: their Gram matrices and what leads to them.
+# Rows solved at a time: limits the memory of their Gram matrices.
 _CPU_ROWS, _OTHER_ROWS = 256, 2**14
 
 
 def refit_scales(
     matrix: torch.Tensor, quantized: QuantizedMatrix, plan: TensorPlan, moments: torch.Tensor
 ) -> torch.Tensor:
-    """Scales of the plan's `grid_shape`, in their stored type: for every row never worse under `moments` than the shared ones."""
+    """Scales in the plan's `grid_shape` and their stored type. Under `moments`, no row is worse than with the shared scales."""
     wanted = matrix.detach().float()
     if quantized.low_rank is not None:
         wanted = wanted - quantized.low_rank.product()
     if quantized.kept is not None:
-        # Kept weights are exact; the scales answer for the rest.
+        # Kept weights are exact; the scales fit the rest.
         wanted = quantized.kept.put_into(wanted, 0.0)
     units = quantized.grid.units(group(quantized.codes, plan), plan.bits)
     if quantized.kept is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from laaciq.engine.escaping import printable
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.report.figures import (
     BLUE,
@@ -64,7 +65,7 @@ def _draw_intervals(axes: Axes, results: list[LanguageResult], rows: dict[str, i
             [max(0.0, 100 * (d.value - d.low)) for _, d in shown],
             [max(0.0, 100 * (d.high - d.value)) for _, d in shown],
         ],
-        fmt=marker, color=colour, markersize=6, elinewidth=1.5, capsize=2, label=shown[0][0].script,
+        fmt=marker, color=colour, markersize=6, elinewidth=1.5, capsize=2, label=printable(shown[0][0].script),
     )  # fmt: skip
 
 

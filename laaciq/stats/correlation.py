@@ -65,7 +65,7 @@ def permutation_p(x: ArrayLike, y: ArrayLike, draws: int = DRAWS, seed: int = 0)
 def _columns(x: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"columns of shapes {x.shape} and {y.shape} are no pairs: give two of one length")
+        raise ValueError(f"columns of shapes {x.shape} and {y.shape} cannot be paired: give two of the same length")
     if len(x) < 3:
         raise ValueError(f"{len(x)} pairs are too few for a correlation: give at least 3")
     for name, column in (("first", x), ("second", y)):

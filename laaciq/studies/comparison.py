@@ -1,4 +1,4 @@
-"""A comparison: one row per method, with what each language lost and the size, or the reason why there is none."""
+"""A comparison: one row per method, with the loss of each language and the size, or the reason why the method failed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from laaciq.strict import StrictModel
 
 
 class Made(StrictModel):
-    """How a quantized model came about. Bits a weight are counted in full, what was left alone at 16, over the linear layers of the blocks
-    and over the whole model. `left_alone` names the linear layers of the blocks that were not quantized, `notes` what was warned of."""
+    """How a quantized model was made. Bits per weight count everything, unquantized weights at 16, over the linear layers of the blocks and
+    over the whole model. `left_alone` names linear layers of the blocks that were not quantized; `notes` are warnings.
+    """
 
     by: str
     settings: str
@@ -26,7 +27,7 @@ class Made(StrictModel):
 
 
 class Row(StrictModel):
-    """One method. It has `made` and `evaluation`, or else a `reason`; `missing` where that is a library that is not installed."""
+    """One method, with `made` and `evaluation`, or with a `reason`. `missing` is set if a library is not installed."""
 
     version: Literal[1] = 1
     method: str
@@ -39,13 +40,13 @@ class Row(StrictModel):
 
     @property
     def worst(self) -> LanguageResult | None:
-        """The served language that lost most, collapsed ones included."""
+        """The served language with the largest loss, including collapsed ones."""
         served = [r for r in self.evaluation.worst_first if r.served] if self.evaluation else []
         return served[0] if served else None
 
 
 class Comparison(Displayed, StrictModel):
-    """`calibration` is as requested: 'all', a language's code, or where texts were."""
+    """`calibration` is as requested: 'all', a language code, or the path of texts."""
 
     version: Literal[1] = 1
     model: str
@@ -62,7 +63,7 @@ class Comparison(Displayed, StrictModel):
 
     @property
     def measured(self) -> list[Row]:
-        """Least loss of the worst-off language first; where no language is served, in the order requested."""
+        """Measured rows, smallest loss of the worst-off language first; in the requested order if no language is served."""
         return sorted(
             (row for row in self.rows if row.reason is None), key=lambda row: row.worst.loss.value if row.worst else 0.0
         )

@@ -1,4 +1,4 @@
-"""Which mix, and how many tokens of it: chosen on validation text, reported with losses on test text."""
+"""The recommended mix and number of tokens: chosen on validation text, reported with losses on test text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Choice:
 
 
 def choose(validation: Mapping[Key, Losses]) -> Choice:
-    """By mix and passages. What is within noise of the best is as good: the simplest such mix, the fewest such passages."""
+    """The simplest mix, and the fewest passages, within noise of the best."""
     numbers = sorted({passages for _, passages in validation}, reverse=True)
     most = numbers[0]
     best = min(MIXES, key=lambda mix: validation[mix, most].per_token.max())
@@ -39,13 +39,13 @@ def choose(validation: Mapping[Key, Losses]) -> Choice:
         return validation[left].worst_difference(validation[right]).low <= 0
 
     mix = next(mix for mix in MIXES if as_good((mix, most), (best, most)))
-    # From there on: one number alone may be as good by chance.
+    # From there on, because a single number may be as good by chance.
     enough = min(takewhile(lambda passages: as_good((mix, passages), (mix, most)), numbers))
     return Choice(mix, enough)
 
 
 def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, int], only: str) -> str:
-    """What to do, and what it costs on test text. How many passages are enough was judged on validation text."""
+    """The recommendation, and its loss on test text. Validation text decided how many passages are enough."""
     most = max(passages for _, passages in test)
     code, worst = test[choice.key].worst()
     count = f"{choice.passages} passage{'s' * (choice.passages != 1)}"
@@ -70,7 +70,7 @@ def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, in
 
 
 def degradation(loss: Estimate) -> str:
-    """D of a loss in nats; a language that collapsed has none."""
+    """D of a loss in nats as text; 'collapsed' for a language that collapsed."""
     return "collapsed" if loss.value > np.log(COLLAPSE_FACTOR) else percent(float(np.expm1(loss.value)))
 
 

@@ -21,7 +21,7 @@ from laaciq.trials.session import Session
 
 
 class SetLosses(StrictModel):
-    """One language: `nll` in nats, for every set of protected blocks an entry per passage."""
+    """One language: `nll` in nats, by set of protected blocks and passage."""
 
     version: Literal[1] = 1
     sets: list[BlockSet]
@@ -34,7 +34,7 @@ class SetLosses(StrictModel):
 
 @dataclass
 class ProtectedSets:
-    """Candidates that differ in which blocks are protected. They are measured together, since sets with a common prefix share passes."""
+    """Candidates that differ in the protected blocks. They are measured together, because sets with a common prefix share passes."""
 
     session: Session
     quantizing: WeightOptions
@@ -42,7 +42,7 @@ class ProtectedSets:
 
     @property
     def every(self) -> BlockSet:
-        """All blocks: under their protection the model is the original."""
+        """All blocks; protecting them all gives the original."""
         return tuple(range(len(self.session.original.anatomy.block_names)))
 
     def plan(self, protected: BlockSet) -> Plan:
@@ -51,7 +51,7 @@ class ProtectedSets:
         return make_plans(self.session.original.anatomy, options).first
 
     def losses(self, name: str, texts: Texts, sets: list[BlockSet]) -> dict[str, SetLosses]:
-        """By language; `name` is what the sets are called in files and progress."""
+        """Losses by language; `name` is used in files and progress."""
 
         def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> SetLosses:
             return SetLosses(
@@ -64,7 +64,7 @@ class ProtectedSets:
         return self.session.by_language(name, texts, SetLosses, compute, key=key, title=name, passes=len(sets))
 
     def cost(self, texts: Texts, sets: list[BlockSet]) -> StageCost:
-        """Of `losses`. A block is run once for every distinct prefix, what follows the blocks once for every set."""
+        """The cost of `losses`: every block once per distinct prefix, the head once per set."""
         anatomy = self.session.original.anatomy
         blocks = anatomy.parameter_count("block") / anatomy.parameter_count()
         passes = blocks * prefix_count(sets, len(self.every)) / len(self.every) + (1 - blocks) * len(sets)

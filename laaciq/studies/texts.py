@@ -1,4 +1,4 @@
-"""Texts for studies: enough documents for an interval, and passages cut short where many passes are made."""
+"""Texts for studies: enough documents for an interval, and shortened passages for many passes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from laaciq.scoring.sequences import first_tokens
 
 
 def require_documents(texts: Texts, part: str) -> None:
-    """At least two documents in every language: one document has no spread."""
+    """Raise an error unless every language has at least two documents: one document has no variance."""
     for code, passages in texts.by_language.items():
         if len(set(passages.documents)) < 2:
             raise BrokenTexts(
-                f"{code} has one document only in the {part} part: no interval can be given; give more text"
+                f"{code} has only one document in the {part} part, and an interval needs two: give more text"
             )
 
 
 def shortened(model: LanguageModel, texts: Texts, *, passages: int, tokens: int) -> Texts:
-    """At most so many passages per language, each up to so many tokens: the cost of a pass is then known beforehand."""
+    """At most this many passages per language, each of at most this many tokens, so that the cost of a pass is known."""
     few = texts.spread(passages)
     return replace(
         few,

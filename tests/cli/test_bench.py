@@ -29,19 +29,19 @@ def measured(pair):
     return json.loads(result.stdout)
 
 
-def table(found):
+def table(result):
     console = Console(record=True, width=80)
-    console.print(bench_table(Bench.model_validate(found)))
+    console.print(bench_table(Bench.model_validate(result)))
     return " ".join(console.export_text().split())
 
 
 def test_both_models_are_measured(measured, pair):
-    for name, own in zip(("original", "quantized"), pair, strict=True):
-        found = measured[name]
-        assert found["model"] == own
-        assert found["prefill"] > 0
-        assert found["decoding"] > 0
-        assert found["peak_bytes"] is None
+    for name, entry in zip(("original", "quantized"), pair, strict=True):
+        result = measured[name]
+        assert result["model"] == entry
+        assert result["prefill"] > 0
+        assert result["decoding"] > 0
+        assert result["peak_bytes"] is None
     for name in ("prefill", "decoding", "weight_bytes"):
         assert measured["ratios"][name] == measured["quantized"][name] / measured["original"][name]
     assert (measured["device"], measured["dtype"]) == ("cpu", "float32")

@@ -112,7 +112,7 @@ def test_half_a_run_gets_no_card(run, lacking):
 
 def test_an_unfinished_run_gets_no_card(run):
     RunFolder(run, description={"command": "laaciq run --passages 3"}, overwrite=True)
-    with pytest.raises(BadOption, match=r"not finished: run 'laaciq run --passages 3 --out .*' again"):
+    with pytest.raises(BadOption, match=r"not finished. To finish it, run: laaciq run --passages 3 --out .*"):
         laaciq.card(run)
 
 
@@ -142,7 +142,7 @@ def test_an_edited_card_is_replaced_only_on_request(run, tmp_path):
 
 
 def test_no_run(tmp_path):
-    with pytest.raises(BadOption, match="is no run"):
+    with pytest.raises(BadOption, match="is not a run"):
         laaciq.card(tmp_path / "nowhere")
 
 

@@ -108,7 +108,7 @@ def test_thresholds_are_configurable():
 
 
 def test_thresholds_that_contradict_each_other_are_refused():
-    with pytest.raises(BadOption, match="gaussian_kurtosis 5 lies above outlier_kurtosis 3"):
+    with pytest.raises(BadOption, match="gaussian_kurtosis 5 is above outlier_kurtosis 3"):
         ScreeningThresholds(outlier_kurtosis=3)
     with pytest.raises(BadOption, match="did you mean 'outlier_kurtosis'"):
         ScreeningThresholds.of(outlier_kurtoses=3)

@@ -59,7 +59,7 @@ def test_two_models_of_different_kinds(tiny):
 
 
 def test_too_long_for_the_model(tiny):
-    with pytest.raises(BadOption, match=r"are 131, .* takes 128: give fewer"):
+    with pytest.raises(BadOption, match=r"make 131, .* takes 128: give fewer"):
         measure(tiny["llama"], tiny["llama"], prompt_tokens=128)
 
 
