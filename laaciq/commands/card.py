@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.store import CARD, read_marker
@@ -115,8 +116,15 @@ def _read_run(run: Path) -> CardContents:
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
         profile=Profile.read(run / "profile.json"),
         command=command,
-        version=str(marker["laaciq"]),
+        environment=_environment(marker),
     )
+
+
+def _environment(marker: dict[str, Any]) -> str:
+    """What the run was computed with, in words."""
+    noted = marker.get("computed_with")
+    known = noted if isinstance(noted, dict) else {"laaciq": marker.get("laaciq", "of another version")}
+    return environment_words({str(name): str(value) for name, value in known.items()})
 
 
 def _read(path: Path, kind: type[Result]) -> Result:
@@ -142,7 +150,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         baseline=contents.baseline,
         profile=contents.profile,
         command=shell_command(words),
-        version=contents.version,
+        environment=contents.environment,
     )
 
 
