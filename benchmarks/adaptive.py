@@ -4,11 +4,11 @@
     OMP_NUM_THREADS=1 python -m benchmarks.adaptive     # where other programs use the same cores
     python -m benchmarks.adaptive --json
 
-A batch of prompts in one language, and one in several whose languages have different tables, are continued by `laaciq.generate` with
-declared and with detected languages, and by the model's `generate` with the shared scales; the mixed batch also language by
-language with the shared scales, which tells the cost of splitting it from that of tables. All take turns in one process, and ratios are
-of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels are only handed
-another table. Every data type runs in a separate process, because bfloat16 may need a setting before torch is imported.
+Two batches of prompts are continued: one in a single language, and a mixed one in languages that have different tables. `laaciq.generate`
+continues them with declared and with detected languages; the model's `generate` does so with the shared scales. The mixed batch is also
+continued language by language with the shared scales, which separates the cost of splitting it from that of tables. All cases take turns in
+one process; ratios are of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels only
+receive another table. Each data type runs in a separate process, because bfloat16 may need a setting before torch is imported.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _in_turn(cases: dict[tuple[str, str], Callable[[], object]], rounds: int) ->
 
 
 def _switch_cost(model: Any, layers: list[Any]) -> dict[str, Any]:
-    """Of one switch from table to table, and whether any kernel's weights lie elsewhere or read otherwise after it."""
+    """Seconds of one switch from table to table. It must neither move nor change the weights of any kernel."""
     tables = range(len(model.language.plan.tables))
     codes = [layer.kernel_codes for layer in layers if layer.on_int4]
     before = [(tensor.data_ptr(), tensor.clone()) for tensor in codes]

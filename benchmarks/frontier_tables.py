@@ -32,6 +32,8 @@ class Pair:
 
 def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
     draws = read_draws(out)
+    if missing := [peer.row for peer in PEERS if peer.row not in draws]:
+        print(f"Not measured: {'; '.join(missing)}.")
     for test in tests:
         methods = {name: MeasuredMethod.of(rows, test) for name, rows in draws.items()}
         for track in tracks:

@@ -7,8 +7,8 @@
 
 That environment is not `constraints.txt`'s: llmcompressor wants an older transformers. If a peer is not installed, its row shows the reason.
 
-All run in one process on one thread, in turn, after a warm-up. Timed is the way from float32 weights to codes, without packing; speed is by
-CPU time, so that other programs on the machine count as little as they can, and the median of the rounds. The error is Σ(w − Q(w))² / Σw².
+All run in one process on one thread, in turn, after a warm-up. What is timed leads from float32 weights to codes, without packing. Speed is by
+CPU time, so that other programs on the machine matter little, and is the median of the rounds. The error is Σ(w − Q(w))² / Σw².
 Ours is with scales rounded to the 16 bits that are stored; the peers' scales and zero points stay in float32, which favours them.
 A peer's ratio is the speed of our `mse` rule on the same kind of grid, symmetric or affine, over the peer's.
 """

@@ -36,9 +36,9 @@ _COLUMNS: dict[int, tuple[str, int | None]] = {
 
 @measures(CompareOptions)
 def compare(result: Comparison, folder: Path) -> None:
-    """Quantize with several libraries and methods, and compare what each costs each language, and its size.
+    """Quantize with several libraries and methods, and compare their sizes and what each costs each language.
 
-    Run again, it resumes. Run in another environment, which has other libraries, it adds their rows.
+    If it is interrupted, the same command resumes. In an environment with other libraries, it adds their rows.
     """
     print_table(compare_table(result))
     print_lines(f"Report: {folder / 'report.html'}")

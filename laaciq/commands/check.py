@@ -10,9 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from laaciq.engine.escaping import command_words, shell_command
+from laaciq.engine.input_files import Refusal, is_folder, is_there
+from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
@@ -25,6 +27,7 @@ JudgedBy = Literal["estimate", "upper end", "lower end"]
 EXIT_STATUS: dict[Verdict, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 # Tests simulate the coverage of intervals from 8 documents on; below that it is unknown.
 FEWEST_DOCUMENTS = 8
+RUN_AGAIN = Refusal(BadOption, "the run is damaged or of another version; run 'laaciq run' again")
 
 
 class LanguageVerdict(StrictModel):
@@ -84,17 +87,15 @@ def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
 
 def read_evaluation(run: Path) -> Evaluation:
     """The evaluation in a finished run's folder, or in a file."""
-    path = run / "evaluation.json" if run.is_dir() else run
-    marker = read_marker(run) if run.is_dir() else None
+    within = run if is_folder(run) else None
+    path = run / "evaluation.json" if within else run
+    marker = read_marker(run) if within else None
     if marker is not None and not marker.get("finished"):
-        words = command_words(str(marker.get("command", "laaciq run")))
+        words = command_words(marker.get("command", "laaciq run"))
         raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
-    try:
-        return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'") from None
-    except (ValidationError, UnicodeDecodeError):
-        raise BadOption(f"{path} is not an evaluation of this version: run 'laaciq run' again") from None
+    if not is_there(path):
+        raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'")
+    return read_record(path, Evaluation, RUN_AGAIN, within=within)
 
 
 def judge(estimate: Estimate, limit: float, judged_by: JudgedBy, *, documents: int) -> Verdict:

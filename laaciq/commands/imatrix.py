@@ -1,4 +1,4 @@
-"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, of a plan, a type for every tensor."""
+"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, with a plan, a type for every tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
 
 
 class Imatrix(StrictModel):
-    """The files that were written to `folder`, the weights of the languages in the matrix, and the command that uses it."""
+    """The files written to `folder`, the weights of the languages in the matrix, and the command that uses them."""
 
     folder: str
     weights: dict[str, float]
@@ -48,7 +48,8 @@ def imatrix(
     require_free(folder, overwrite=overwrite)
     split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     loaded = load(find_model(chosen.model), device=device)
-    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
+    languages = split.calibration.languages
+    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
     profile = profile_model(
         loaded,
         split.calibration,

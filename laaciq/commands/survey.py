@@ -34,7 +34,7 @@ def survey(
     progress: Progress | None = None,
     **options: Unpack[SurveyKeywords],
 ) -> list[SurveyRow]:
-    """One row per model, or per profile that exists; options as in `SurveyOptions`."""
+    """One row per model or finished profile; options as in `SurveyOptions`."""
     chosen = SurveyOptions.of(models=tuple(map(str, models)), **options)
     given = chosen.model_dump(exclude={"models", "bits"}, exclude_unset=True)
     rows = []

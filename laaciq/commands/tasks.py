@@ -37,18 +37,18 @@ _COMMON = {"dataset_path": "json", "test_split": "test", "metadata": {"version":
 
 
 class Tasks(StrictModel):
-    """The groups that were written, by name, each with its tasks: one per language."""
+    """The written groups, by name, each with its tasks: one per language."""
 
     folder: str
     groups: dict[str, list[str]]
 
 
 def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
-    """Write a folder for the harness's `--include_path`, from the test part of the texts, on which no plan was chosen; options as in
+    """Write the test part of the texts, which no plan was chosen on, as a folder for the harness's `--include_path`; options as in
     `TasksOptions`. A finished folder is replaced only with `overwrite`.
 
     `laaciq_bits` measures bits per byte of every passage; `laaciq_order` asks which of four endings has its words in order. A group has no
-    mean, which would hide the language that loses most.
+    mean, because it would hide the language that loses most.
     """
     folder, chosen = Path(out), TasksOptions.of(**options)
     require_free(folder, overwrite=overwrite)

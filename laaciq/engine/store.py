@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.engine.environment import versions
 from laaciq.engine.escaping import shown_command
 from laaciq.engine.files import remove, remove_partial, write_text
-from laaciq.errors import OutputConflict
+from laaciq.engine.input_files import Refusal, is_there, read_bytes, require_file
+from laaciq.engine.json_input import parse_section, read_object, read_record
+from laaciq.errors import LaaciqError, OutputConflict
 from laaciq.version import __version__
 
 Result = TypeVar("Result", bound=BaseModel)
@@ -29,6 +31,7 @@ MARKER = "run.json"
 CARD = "README.md"
 _KEYS = "keys"
 # What run.json says beside the description of the command.
+UNREADABLE = Refusal(OutputConflict, "the run's folder is damaged; choose another folder, or remove this one")
 _STATE = ("laaciq", "computed_with", "finished", "replacing")
 
 
@@ -71,7 +74,7 @@ class Store(ABC):
         if self.valid(name, key):
             try:
                 return self.read(name, kind)
-            except ValidationError:
+            except (ValidationError, LaaciqError):
                 pass  # written by another version of the class: compute it again
         result = compute()
         self.keep(name, result, key)
@@ -181,7 +184,10 @@ class RunFolder(Store):
         """`name` is a file or a folder."""
         path = self.path / name
         keyed = self._key_file(name)
-        valid = path.exists() and keyed.exists() and keyed.read_text() == f"{key} {_content(path)}"
+        valid = path.exists() and is_there(keyed)
+        if valid and not path.is_dir():
+            require_file(path, UNREADABLE, within=self.path)
+        valid = valid and read_bytes(keyed, UNREADABLE, within=self.path) == f"{key} {_content(path)}".encode()
         if valid:
             self._used.add(name)
         return valid
@@ -205,7 +211,7 @@ class RunFolder(Store):
         self._used.add(name)
 
     def read(self, name: str, kind: type[Result]) -> Result:
-        return kind.model_validate_json((self.path / name).read_text(encoding="utf-8"))
+        return read_record(self.path / name, kind, UNREADABLE, within=self.path)
 
     def write(self, name: str, text: str) -> None:
         if self.valid(name, key_of(text)):
@@ -240,17 +246,25 @@ class RunFolder(Store):
         return self.path / _KEYS / f"{quote(name, safe='')}.key"
 
 
+class _Marker(BaseModel):
+    """What run.json always says; the rest describes the command."""
+
+    model_config = ConfigDict(extra="allow")
+
+    laaciq: str
+    finished: bool
+    replacing: bool = False
+    command: str = ""
+
+
 def read_marker(folder: Path) -> dict[str, Any] | None:
     """What run.json of a run's folder says: `laaciq` (the version), `finished`, and the description with its `command`; None if there is no
     run.json."""
-    try:
-        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    path = folder / MARKER
+    if not is_there(path):
         return None
-    except (OSError, ValueError):
-        marker = None
-    if not isinstance(marker, dict):
-        raise OutputConflict(f"{folder / MARKER} cannot be read: choose another folder, or remove this one")
+    marker = read_object(path, UNREADABLE, within=folder)
+    parse_section(marker, _Marker, str(path), UNREADABLE)
     return marker
 
 

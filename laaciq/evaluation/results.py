@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from laaciq.engine.display import Displayed
 from laaciq.stats.estimate import Estimate
@@ -10,6 +12,10 @@ from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
+
+
+_Count = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Likelihood(StrictModel):
@@ -30,21 +36,27 @@ class LanguageResult(StrictModel):
     language: str
     name: str
     script: str
-    passages: int
-    documents: int
-    tokens: int
-    bytes: int
+    passages: _Count
+    documents: _Count
+    tokens: _Count
+    bytes: _Count
     original: Likelihood
     quantized: Likelihood
     loss: Estimate
     degradation: Estimate | None
     relative_bits: Estimate
     bits_per_passage: Estimate | None
-    kl_per_token: float
-    top_agreement: float
+    kl_per_token: Annotated[float, Field(ge=0)]
+    top_agreement: _Share
     served: bool
     collapsed: bool
     hurt: bool
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.degradation is None) != self.collapsed:
+            raise ValueError("a language has a degradation exactly if it did not collapse")
+        return self
 
     @property
     def judged(self) -> bool:
@@ -67,7 +79,7 @@ class Disparity(StrictModel):
     cross_fitted: float
     cross_fitted_worst: float
     between_deviation: float
-    heterogeneity_p: float
+    heterogeneity_p: _Share
     worst_language: str
     best_language: str
 
@@ -104,10 +116,27 @@ class Evaluation(Displayed, StrictModel):
     texts: str
     parallel: bool
     served_bound: float
-    languages: list[LanguageResult]
+    languages: list[LanguageResult] = Field(min_length=1)
     disparity: Disparity | None
     summary: Summary
     verdict: str
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        codes = [result.language for result in self.languages]
+        judged = {result.language for result in self.judged}
+        if len(set(codes)) < len(codes):
+            raise ValueError("a language is there twice")
+        if (self.disparity is None) != (len(judged) < 2):
+            raise ValueError("there is a disparity exactly if at least two languages are served and did not collapse")
+        named = {self.disparity.worst_language, self.disparity.best_language} if self.disparity else set()
+        named |= {*self.summary.worst_quarter_languages, *self.summary.worst_by.values()}
+        if strange := named - judged:
+            raise ValueError(f"{min(strange)} is among the worst or the best languages, and is not one that is judged")
+        for state, listed in (("collapsed", self.summary.collapsed), ("not served", self.summary.not_served)):
+            if set(listed) != {r.language for r in self.languages if _state(r) == state}:
+                raise ValueError(f"the list of languages that are {state} is not that of their results")
+        return self
 
     def __getitem__(self, code: str) -> LanguageResult:
         return next(result for result in self.languages if result.language == code)
@@ -132,3 +161,9 @@ class Evaluation(Displayed, StrictModel):
         from laaciq.frames import flat_frame
 
         return flat_frame([result.model_dump() for result in self.languages])
+
+
+def _state(result: LanguageResult) -> str:
+    if not result.served:
+        return "not served"
+    return "collapsed" if result.collapsed else "judged"

@@ -20,7 +20,8 @@ from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import CheckpointSource
 from laaciq.exporting.vllm import check_rules
 from laaciq.models.loading import Kind
-from laaciq.quantization.checkpoint import PLAN, layer_name, stream_checkpoint, write_shards
+from laaciq.quantization.checkpoint import PLAN, stream_checkpoint, write_shards
+from laaciq.quantization.checkpoint_checks import layer_name
 from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.plan import TensorPlan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +14,9 @@ import transformers
 from transformers import GenerationConfig
 from transformers.models.auto import modeling_auto
 
-from laaciq.errors import BadOption, BrokenModel
+from laaciq.errors import BadOption, BrokenModel, LaaciqError
 from laaciq.models.anatomy import Anatomy, dissect
+from laaciq.models.checks import check_files, check_loaded, misfit
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
@@ -26,6 +27,8 @@ _AUTO_CLASS = {
     "masked": transformers.AutoModelForMaskedLM,
     "encoder-decoder": transformers.AutoModelForSeq2SeqLM,
 }
+# In the error of transformers that does not say which tensor has another shape.
+_SHAPES_DIFFER = "ignore_mismatched_sizes"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class LanguageModel:
             value = getattr(config, key, None)
             if isinstance(value, int) and value > 0:
                 # RoBERTa's positions start after the padding index.
-                offset = config.pad_token_id + 1 if "roberta" in config.model_type else 0
+                offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
                 return value - offset
         return None
 
@@ -75,37 +78,27 @@ def load(
     format that config.json names.
     """
     place = pick_device(device)
-    folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
+    check_files(folder)
     settings = folder.quantization
     form = form or find_format(settings)
     hint = "" if form else missing_library(settings)
-    with _quiet():
-        try:
-            config = read_config(folder)
-            kind = _kind(config)
-            default = default_dtype(place)
-            if form is None:
-                module, info = _AUTO_CLASS[kind].from_pretrained(
-                    folder.path,
-                    config=config,
-                    dtype=dtype or default,
-                    output_loading_info=True,
-                    **NO_CODE,
-                    **gguf_option(folder),
-                )
-            else:
-                module, info = _dequantized(folder, form, config, dtype or default)
-            tokenizer = read_tokenizer(folder)
-        except BrokenModel:
-            raise
-        except Exception as error:  # transformers and its libraries raise whatever they like on a broken folder
-            reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(f"{folder.name} does not load ({type(error).__name__}: {reason}){hint}") from error
-    if missing := sorted(info["missing_keys"]):
-        raise BrokenModel(
-            f"{folder.name} is half-written: {len(missing)} tensors are missing, {missing[0]} first{hint}"
-        )
-    check_finite(module, folder.name)
+    with _loading(f"{folder.name} does not load", hint, lambda: misfit(folder, _without_weights(folder)[1])):
+        config = read_config(folder)
+        kind = _kind(config)
+        default = default_dtype(place)
+        if form is None:
+            module, info = _AUTO_CLASS[kind].from_pretrained(
+                folder.path,
+                config=config,
+                dtype=dtype or default,
+                output_loading_info=True,
+                **NO_CODE,
+                **gguf_option(folder),
+            )
+        else:
+            module, info = _dequantized(folder, form, config, dtype or default)
+        tokenizer = read_tokenizer(folder)
+    check_loaded(module, info, folder.name, hint)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():
         warnings.warn(f"{folder.name}: {note}", stacklevel=2)
@@ -143,29 +136,18 @@ def outline(folder: ModelFolder) -> tuple[Kind, Anatomy]:
 def skeleton(folder: ModelFolder) -> LanguageModel:
     """The model with its tokenizer and without its weights: it cannot be run, but texts can be prepared for it and its shapes counted."""
     kind, module = _without_weights(folder)
-    with _quiet():
-        try:
-            tokenizer = read_tokenizer(folder)
-        except Exception as error:  # as in `load`
-            reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(
-                f"{folder.name} has no tokenizer that loads ({type(error).__name__}: {reason}): copy it again"
-            ) from error
+    with _loading(f"{folder.name} has no tokenizer that loads"):
+        tokenizer = read_tokenizer(folder)
     return LanguageModel(folder, kind, module, tokenizer)
 
 
 def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
-    with _quiet():
-        try:
-            config = read_config(folder)
-            kind = _kind(config)
-            with torch.device("meta"):
-                return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
-        except BrokenModel:
-            raise
-        except Exception as error:  # as in `load`
-            reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(f"{folder.name} cannot be built ({type(error).__name__}: {reason})") from error
+    check_files(folder)
+    with _loading(f"{folder.name} cannot be built"):
+        config = read_config(folder)
+        kind = _kind(config)
+        with torch.device("meta"):
+            return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
 
 
 def pick_device(device: str) -> torch.device:
@@ -188,12 +170,6 @@ def device_kind(place: torch.device) -> str:
     return f"{place.type}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def check_finite(module: torch.nn.Module, name: str) -> None:
-    for tensor_name, parameter in module.named_parameters():
-        if parameter.is_floating_point() and not torch.isfinite(parameter).all():
-            raise BrokenModel(f"{name} has NaN or infinite weights in {tensor_name}: the checkpoint is damaged")
-
-
 def _kind(config: Any) -> Kind:
     """From the class that wrote the checkpoint; from the model type where the class is not stated (GGUF)."""
     if getattr(config, "is_encoder_decoder", False):
@@ -208,6 +184,25 @@ def _kind(config: Any) -> Kind:
     raise BrokenModel(
         f"{config.model_type} is not a language model that can be scored: give a causal, masked or encoder-decoder model"
     )
+
+
+@contextmanager
+def _loading(problem: str, hint: str = "", explain: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Whatever transformers and its libraries raise on a broken folder becomes one sentence. `explain` may know better than they do."""
+    with _quiet():
+        try:
+            yield
+        except LaaciqError:
+            raise
+        except BaseException as error:
+            # A panic of code in Rust, such as the tokenizers', is no `Exception`.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            reason = (str(error).strip().splitlines() or [""])[0]
+            known = explain() if _SHAPES_DIFFER in reason else None
+            raise BrokenModel(
+                f"{problem} ({known or f'{type(error).__name__}: {reason}'}): copy it again{hint}"
+            ) from error
 
 
 @contextmanager

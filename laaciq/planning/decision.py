@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from laaciq.corpus import Split, Texts
+from laaciq.engine.input_files import Refusal, read_bytes
+from laaciq.engine.json_input import read_record
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
 from laaciq.models import Anatomy
@@ -23,6 +24,7 @@ from laaciq.trials.session import Session
 
 # Passages per language to profile if a method only needs to know which languages are served.
 SERVED_PASSAGES = 4
+PLAN_FILE = Refusal(BadOption, "give a file made by 'laaciq plan' for this model")
 
 
 class Decision(StrictModel):
@@ -36,7 +38,8 @@ def decide(session: Session, options: WeightOptions, calibration: Calibration | 
     """The decision, and the layers that planning has already rounded, if any."""
     model = session.original
     if options.plan is not None:
-        return Decision(plans=PlanSet(plans={"": read_plan_file(Path(options.plan), model.anatomy)})), None
+        plan = read_plan_file(Path(options.plan), model.anatomy, session.split.calibration.languages)
+        return Decision(plans=PlanSet(plans={"": plan})), None
     if find_method(options.method).planned and calibration is not None:
         planning, layers = search_plan(session, calibration, options)
         return Decision(plans=PlanSet(plans={"": planning.plan}), planning=planning), layers
@@ -74,24 +77,40 @@ def decision_key(session: Session, options: WeightOptions) -> str:
     return key_of("plans", read, options.model_dump(), plan_file_fingerprint(options))
 
 
-def read_plan_file(path: Path, anatomy: Anatomy) -> Plan:
-    """The plan in a file, edited or not; its size is counted again."""
-    try:
-        plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
+def read_plan_file(path: Path, anatomy: Anatomy, languages: Sequence[str]) -> Plan:
+    """The plan in a file, edited or not: its size is counted again, and its weights are scaled to sum to one. `languages` have text."""
+    plan = read_record(path, Plan, PLAN_FILE)
+    if unknown := [code for code in plan.languages if code not in languages]:
         raise BadOption(
-            f"the plan {path} cannot be read ({error.strerror}): give a file made by 'laaciq plan'"
-        ) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BadOption(f"the plan {path} is not valid at {place or 'its start'}: {first['msg']}") from None
-    return plan.model_copy(update={"size": count_size(plan.tensors, anatomy)})
+            f"{path} has a weight for {unknown[0]}, which has no text here: give texts with it, or take it out of the plan"
+        )
+    _require_fit(plan, anatomy, path)
+    total = sum(plan.weights.values())
+    weights = {code: weight / total for code, weight in plan.weights.items()}
+    return plan.model_copy(update={"size": count_size(plan.tensors, anatomy), "weights": weights})
+
+
+def _require_fit(plan: Plan, anatomy: Anatomy, path: Path) -> None:
+    """A plan says how each matrix of the blocks is stored, and perhaps each token matrix."""
+    in_blocks = {linear.name: linear.shape for linear in anatomy.linears}
+    tables = {matrix.name: matrix for matrix in anatomy.token_matrices}
+    for tensor in plan.tensors:
+        known = tables[tensor.name].shape if tensor.used_by and tensor.name in tables else None
+        known = known if tensor.used_by else in_blocks.get(tensor.name)
+        if known != tensor.shape:
+            raise PLAN_FILE.of(path, f"is for another model: this one has no {tensor.name} of shape {tensor.shape}")
+        if tensor.used_by and set(tensor.used_by) != set(tables[tensor.name].used_by):
+            raise PLAN_FILE.of(path, f"does not say which modules use {tensor.name}")
+        if tensor.used_by and tensor.quantized and (obstacle := tables[tensor.name].obstacle):
+            raise PLAN_FILE.of(path, f"quantizes {tensor.name}, which cannot be ({obstacle})")
+    if missing := in_blocks.keys() - {tensor.name for tensor in plan.tensors}:
+        raise PLAN_FILE.of(path, f"says nothing of {min(missing)}; give it 16 bits to leave it as it is")
+    if plan.reads_text and not plan.weights:
+        raise PLAN_FILE.of(path, "has no weights of languages, and calibration text decides how it rounds")
 
 
 def plan_file_fingerprint(options: WeightOptions) -> str | None:
     """Fingerprint of the plan file that the options name."""
     if options.plan is None:
         return None
-    path = Path(options.plan)
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+    return hashlib.sha256(read_bytes(Path(options.plan), PLAN_FILE)).hexdigest()

@@ -92,8 +92,8 @@ class _Quantizing:
     def tensors(self) -> list[TensorPlan]:
         """The tensors as they will be stored, in what affects the work."""
         options, anatomy = self.options, self.costs.model.anatomy
-        if options.plan is not None and Path(options.plan).is_file():
-            return read_plan_file(Path(options.plan), anatomy).tensors
+        if options.plan is not None:
+            return read_plan_file(Path(options.plan), anatomy, self.split.calibration.languages).tensors
         method = find_method(options.method)
         whole = options.embedding_bits is not None or options.budget_for == "model"
         changes = {"bits": options.bits, "clip": method.clip, "rounding": method.rounding, "keep": options.keep}

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
+from laaciq.engine.input_files import Refusal
+from laaciq.engine.json_input import read_record
 from laaciq.errors import BadOption
 from laaciq.profiling.alignment import Alignment
 from laaciq.profiling.redundancy import SpectralRedundancy
@@ -20,6 +21,8 @@ from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
+
+_PROFILE_AGAIN = Refusal(BadOption, "the profile is damaged or of another version; make it again with 'laaciq profile'")
 
 
 def pack_floats(values: np.ndarray) -> str:
@@ -156,11 +159,9 @@ class Profile(Displayed, StrictModel):
         write_text(path, self.model_dump_json())
 
     @classmethod
-    def read(cls, path: Path) -> Profile:
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (ValidationError, UnicodeDecodeError):
-            raise BadOption(f"{path} is not a profile of this version: make it again with 'laaciq profile'") from None
+    def read(cls, path: Path, *, within: Path | None = None) -> Profile:
+        """The profile in a file; `within` is the folder that the file belongs to."""
+        return read_record(path, cls, _PROFILE_AGAIN, within=within)
 
     def frame(self) -> pandas.DataFrame:
         """A pandas table with one row per language, without the long lists."""

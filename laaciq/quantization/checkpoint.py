@@ -10,20 +10,25 @@ import copy
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
+from pydantic import BaseModel, ConfigDict
 from safetensors.torch import save_file
 from torch import nn
 
 from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.input_files import Refusal, is_file
+from laaciq.engine.json_input import parse_section, read_record
 from laaciq.engine.progress import Progress
 from laaciq.errors import BrokenModel
-from laaciq.models import LanguageModel, ModelFolder, stream_tensors
+from laaciq.models import Anatomy, LanguageModel, ModelFolder, stream_tensors
 from laaciq.models.anatomy import is_linear
+from laaciq.models.configuration import CONFIG, read_configuration
+from laaciq.models.safetensors_files import tensor_headers
 from laaciq.options import CHECKPOINT_METHOD
 from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.checkpoint_checks import check_finite_values, check_headers, check_parts, layer_name
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
@@ -42,6 +47,7 @@ NEEDS_PACKAGE = (
     "before loading the model"
 )
 SHARD_BYTES = 2 * 10**9
+_QUANTIZE_AGAIN = Refusal(BrokenModel, "the checkpoint is damaged or of another version; quantize again")
 
 
 def write_checkpoint(
@@ -80,18 +86,36 @@ def write_checkpoint(
 
 def is_checkpoint(folder: Path) -> bool:
     """True if `write_checkpoint` wrote this folder."""
-    return (folder / PLAN).exists() and (folder / "config.json").exists()
+    return is_file(folder / PLAN) and is_file(folder / CONFIG)
 
 
 def read_plan(folder: Path) -> Plan:
-    try:
-        return Plan.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BrokenModel(f"{folder / PLAN} cannot be read ({error}); quantize again") from None
+    """The plan of a checkpoint; config.json and plan.json must agree on it."""
+    plan = read_record(folder / PLAN, Plan, _QUANTIZE_AGAIN, within=folder)
+    if plan != read_section(folder).plan:
+        raise _QUANTIZE_AGAIN.of(folder / PLAN, "is not the plan in config.json beside it")
+    return plan
 
 
-def layer_name(plan: TensorPlan) -> str:
-    return plan.name.removesuffix(".weight")
+class Section(BaseModel):
+    """`quantization_config` of config.json: the plan, and the names of tensors that are stored in bfloat16 instead of float16."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    quant_method: Literal["laaciq"]
+    plan: Plan
+    brain_floats: list[str]
+
+
+def read_section(folder: Path) -> Section:
+    return parse_quantization(read_configuration(folder).quantization_config, f"{folder / CONFIG}")
+
+
+def parse_quantization(settings: object, name: str) -> Section:
+    """Of a configuration that was read already; `name` says in errors where it comes from."""
+    if settings is None:
+        raise _QUANTIZE_AGAIN.of(name, "has no quantization_config")
+    return parse_section(settings, Section, f"quantization_config of {name}", _QUANTIZE_AGAIN)
 
 
 def replace_layers(module: nn.Module, plan: Plan, brain_floats: Iterable[str] = ()) -> None:
@@ -153,6 +177,7 @@ def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = 
     Returns the plan.
     """
     plan = read_plan(folder)
+    check_checkpoint(folder, plan, model.anatomy)
     targets = model.anatomy.matrices
     parameters = dict(model.module.named_parameters())
     with torch.no_grad():
@@ -173,33 +198,27 @@ def stream_checkpoint(
     """Every tensor of a checkpoint by its name in the model, one at a time; a quantized matrix comes with all its parts."""
     planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
     pending: dict[str, dict[str, torch.Tensor]] = {}
-    try:
-        for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
-            layer, _, part = name.rpartition(".")
-            if layer not in planned or part not in part_shapes(planned[layer]):
-                yield name, stored
-                continue
-            tensor, parts = planned[layer], pending.setdefault(layer, {})
-            parts[part] = stored.to(device=device)
-            if len(parts) == len(part_shapes(tensor)):
-                check_parts(parts, tensor)
-                yield tensor.name, read_stored(pending.pop(layer), tensor)
-                del planned[layer]
-    except (SafetensorError, OSError) as error:
-        raise BrokenModel(f"{folder} is broken or cut short ({error}); quantize again") from None
+    for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
+        layer, _, part = name.rpartition(".")
+        if layer not in planned or part not in part_shapes(planned[layer]):
+            check_finite_values(stored, name)
+            yield name, stored
+            continue
+        tensor, parts = planned[layer], pending.setdefault(layer, {})
+        parts[part] = stored.to(device=device)
+        if len(parts) == len(part_shapes(tensor)):
+            check_parts(parts, tensor)
+            yield tensor.name, read_stored(pending.pop(layer), tensor)
+            del planned[layer]
     if planned:
         raise BrokenModel(f"{folder} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
 
 
-def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
-    """Raise an error unless shapes fit the plan and scales are finite."""
-    for name, (shape, _) in part_shapes(plan).items():
-        if tuple(parts[name].shape) != shape:
-            raise BrokenModel(
-                f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, and its plan needs {shape}; quantize again"
-            )
-        if parts[name].is_floating_point() and not torch.isfinite(parts[name]).all():
-            raise BrokenModel(f"{plan.name} has NaN or infinite {name}: the checkpoint is damaged; quantize again")
+def check_checkpoint(folder: Path, plan: Plan, anatomy: Anatomy) -> None:
+    """Refuse a checkpoint whose files do not hold all of the model, by their headers alone."""
+    headers = tensor_headers(ModelFolder(str(folder), folder))
+    brain_floats = set(read_section(folder).brain_floats)
+    check_headers(headers, plan, brain_floats, [(part.name, part.shape) for part in anatomy.tensors])
 
 
 def check_layers(module: nn.Module) -> None:
@@ -250,7 +269,7 @@ def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> N
 
 def require_package(folder: Path) -> None:
     """Make transformers refuse the checkpoint, with a sentence that names this package, unless the package is imported."""
-    path = folder / "config.json"
+    path = folder / CONFIG
     config = json.loads(path.read_text(encoding="utf-8"))
     write_text(path, json.dumps(config | {WEIGHTS_FILE: NEEDS_PACKAGE}, indent=1))
 
@@ -262,8 +281,8 @@ def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Pa
     config.save_pretrained(folder)
     written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     # On a CPU the original was loaded in float32, whatever its stored type.
-    source = model.folder.path / "config.json"
-    stored = json.loads(source.read_text(encoding="utf-8")) if model.folder.gguf_file is None else {}
+    configuration = model.folder.configuration
+    stored = {} if configuration is None else configuration.model_extra or {}
     written["dtype"] = stored.get("dtype") or stored.get("torch_dtype") or "float32"
     write_text(folder / "config.json", json.dumps(written, indent=1))
     require_package(folder)

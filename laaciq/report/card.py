@@ -1,7 +1,7 @@
 """A model card: what was made, what it costs each language, and how that was measured.
 
-The theory recommends that every quantized model report degradation by language, disparity, outlier blocks and bit widths: they are in the
-section on fairness.
+The theory recommends that every quantized model report degradation by language, disparity, outlier blocks and bit widths. The section on
+fairness has them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class CardContents:
-    """What a finished run knows. `command` is quoted for a shell and reproduces the model in this `environment`."""
+    """The contents of a card, from a finished run. `command` is quoted for a shell and reproduces the model in this `environment`."""
 
     name: str
     evaluation: Evaluation
@@ -109,7 +109,7 @@ def _loading(contents: CardContents) -> list[str]:
 
 
 def _worst(evaluation: Evaluation) -> list[str]:
-    """The language that pays most, and those that are not counted."""
+    """The language that loses most, and those that are not counted."""
     sentences = []
     # Languages that collapsed are named with the disparity.
     if evaluation.judged and not evaluation.summary.collapsed:

@@ -20,7 +20,7 @@ from laaciq.engine.environment import version_words
 from laaciq.engine.store import portable_key_of
 from laaciq.errors import BadOption, LaaciqError, MissingExtra
 from laaciq.evaluation.trial import evaluate_trial
-from laaciq.models.loading import check_finite
+from laaciq.models.checks import check_finite
 from laaciq.options import WeightOptions
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
 from laaciq.planning.rules import served_languages

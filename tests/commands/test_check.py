@@ -207,5 +207,5 @@ def test_a_run_s_folder_must_be_finished(written, tmp_path):
     assert laaciq.check(tmp_path / "run", max_degradation=0.1).verdict == "PASS"
     for bad in ("{}", None):
         (tmp_path / "run/evaluation.json").write_text(bad) if bad else (tmp_path / "run/evaluation.json").unlink()
-        with pytest.raises(BadOption, match=r"no evaluation|not an evaluation"):
+        with pytest.raises(BadOption, match=r"no evaluation|evaluation\.json is not valid"):
             laaciq.check(tmp_path / "run", max_degradation=0.1)

@@ -22,7 +22,7 @@ def test_sweep(model, tmp_path):
     again = laaciq.sweep(model, bits=[8, 3], out=tmp_path / "out", **SHORT)
     assert again == result
     assert "--bits 3,8" in json.loads((tmp_path / "out/run.json").read_text())["command"]
-    with pytest.raises(BadOption, match="no bits"):
+    with pytest.raises(BadOption, match="--bits is empty"):
         laaciq.sweep(model, bits=[], **SHORT)
 
 

@@ -98,7 +98,7 @@ def test_records_are_aligned_by_passage(tmp_path, kind):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ('{"text": "x"}', "no 'language'"),
         ('{"language": "eng", "text": " "}', "no 'text'"),
         ("3", "object"),

@@ -112,7 +112,7 @@ def test_overwriting_keeps_what_is_still_valid_and_removes_the_rest_at_the_end(t
 
 def test_an_unreadable_marker_is_refused(tmp_path):
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(OutputConflict, match=r"run\.json cannot be read"):
+    with pytest.raises(OutputConflict, match=r"run\.json is not valid JSON"):
         opened(tmp_path, overwrite=True)
 
 

@@ -85,7 +85,7 @@ def test_a_plan_is_edited_by_hand_and_quantized(model, texts, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("{", "not valid"), ('{"method": "planned"}', "not valid at tensors"), (None, "cannot be read")],
+    [("{", "not valid"), ('{"method": "planned"}', "not valid: tensors is missing"), (None, "is missing")],
 )
 def test_a_broken_plan_is_an_error(model, texts, tmp_path, content, says):
     file = tmp_path / "plan.json"

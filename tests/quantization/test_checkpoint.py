@@ -212,9 +212,9 @@ def test_scales_that_are_no_numbers(tmp_path):
     name = next(name for name in tensors if name.endswith(".scales"))
     tensors[name][0, 0] = float("nan")
     save_file(tensors, path, metadata={"format": "pt"})
-    with pytest.raises(BrokenModel, match="NaN or infinite scales"):
+    with pytest.raises(BrokenModel, match=r"scales of .* NaN or infinite values"):
         load(find_model(tmp_path / "checkpoint"))
-    with pytest.raises(BrokenModel, match="NaN or infinite scales"):
+    with pytest.raises(BrokenModel, match=r"scales of .* NaN or infinite values"):
         dequantized_copy(model, tmp_path / "checkpoint")
 
 

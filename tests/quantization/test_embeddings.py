@@ -218,7 +218,7 @@ def test_parts_of_another_shape_or_that_are_no_numbers(folders, tmp_path, part):
         tensors[part][0, 0] = float("nan")
 
     original = load(find_model(folders / "model"))
-    for name, change, says in (("cut", cut, "of shape"), ("spoilt", spoil, "NaN or infinite")):
+    for name, change, says in (("cut", cut, "has shape"), ("spoilt", spoil, "NaN or infinite")):
         (tmp_path / name).mkdir()
         copy = broken(folders, tmp_path / name, change)
         with pytest.raises(BrokenModel, match=says):
