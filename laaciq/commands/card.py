@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
@@ -13,6 +13,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.file_list import CARD, add_file
 from laaciq.engine.files import free_file, write_text
@@ -121,8 +122,15 @@ def _read_run(run: Path) -> CardContents:
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
         profile=Profile.read(run / "profile.json", within=run),
         command=command,
-        version=marker["laaciq"],
+        environment=_environment(marker),
     )
+
+
+def _environment(marker: dict[str, Any]) -> str:
+    """What the run was computed with, in words."""
+    noted = marker.get("computed_with")
+    known = noted if isinstance(noted, dict) else {"laaciq": marker.get("laaciq", "of another version")}
+    return environment_words({str(name): str(value) for name, value in known.items()})
 
 
 def _public(contents: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
@@ -141,7 +149,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         baseline=contents.baseline,
         profile=contents.profile,
         command=shell_command(words),
-        version=contents.version,
+        environment=contents.environment,
     )
 
 

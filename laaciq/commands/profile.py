@@ -72,7 +72,7 @@ def profile(
             return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
 
         read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
-        measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.place.type)
+        measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.computed_with)
         key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
         result = session.store.result(PROFILE, Profile, key, compute)
         if out is not None:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laaciq.engine.environment import versions
 from laaciq.engine.escaping import shown_command
 from laaciq.engine.file_list import content_of
 from laaciq.engine.files import remove
@@ -33,11 +34,16 @@ MARKER = "run.json"
 _KEYS = "keys"
 # What run.json says beside the description of the command.
 UNREADABLE = Refusal(OutputConflict, "the run's folder is damaged; choose another folder, or remove this one")
-_STATE = ("laaciq", "finished", "replacing")
+_STATE = ("laaciq", "computed_with", "finished", "replacing")
 
 
 def key_of(*parts: object) -> str:
-    """Fingerprint of values that JSON can hold, and of this version of the software."""
+    """Fingerprint of values that JSON can hold, and of the versions of all that computes."""
+    return portable_key_of(versions(), *parts)
+
+
+def portable_key_of(*parts: object) -> str:
+    """As `key_of`, with no version but this software's: for results that name the other versions that made them."""
     text = json.dumps([__version__, *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -156,10 +162,19 @@ class RunFolder(Store):
 
     The same command resumes or repeats: `description` decides which is the same. Another command is refused, unless `overwrite`: then it
     uses the results that are still valid for it, and removes the others when it finishes. A folder that is no run's is always refused.
+    run.json names what results were `computed_with`, which their keys hold: versions, the device, the type of numbers.
     """
 
-    def __init__(self, path: Path, *, description: Mapping[str, object], overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        description: Mapping[str, object],
+        overwrite: bool = False,
+        computed_with: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = path
+        self._computed_with = dict(computed_with or versions())
         self._description = json.loads(json.dumps(dict(description), default=str))
         self._used: set[str] = set()
         self._output = OutputFolder(path, command=_command(self._description))
@@ -250,7 +265,7 @@ class RunFolder(Store):
 
     def _mark(self, *, finished: bool) -> None:
         state = {"finished": finished, **({"replacing": True} if self._replacing else {})}
-        marker = {"laaciq": __version__, **self._description, **state}
+        marker = {"laaciq": __version__, **self._description, "computed_with": self._computed_with, **state}
         self._output.write(MARKER, json.dumps(marker, indent=1).encode())
         self._finished = finished
 

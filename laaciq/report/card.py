@@ -38,7 +38,7 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class CardContents:
-    """The contents of a card, from a finished run. `command` is quoted for a shell and reproduces the model with this `version` of laaciq."""
+    """The contents of a card, from a finished run. `command` is quoted for a shell and reproduces the model in this `environment`."""
 
     name: str
     evaluation: Evaluation
@@ -47,7 +47,7 @@ class CardContents:
     baseline: Evaluation | None
     profile: Profile
     command: str
-    version: str
+    environment: str
 
 
 def model_card(contents: CardContents, head: ModelCardData) -> str:
@@ -81,7 +81,7 @@ def model_card(contents: CardContents, head: ModelCardData) -> str:
         "## Definitions",
         "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
-        f"With laaciq {markdown_text(contents.version)}:",
+        f"With {markdown_text(contents.environment)}:",
         markdown_block(contents.command),
     ]
     return "\n\n".join(parts) + "\n"
