@@ -5,6 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 LEVEL = 0.95
+# Probability that the true value lies beyond one end of an interval.
+TAIL = (1 - LEVEL) / 2
 
 
 class Estimate(BaseModel):
