@@ -54,13 +54,13 @@ def difference(sides: Sides, statistic: Statistic, lower: Callable[[Sides], Lowe
 
 
 def ratio(sides: Sides, statistic: Statistic, lower: Callable[[Sides], LowerEnd]) -> Estimate:
-    """The upper end is infinite where the right statistic may be zero."""
+    """The upper end is infinite where the right statistic may be zero, and both ends where it is estimated to be below zero."""
     left, right = (float(statistic(values)) for values in sides.values)
     value = left / right if right else math.inf
     of_left, of_right = lower(sides), lower(sides.exchanged)
     smallest_left, smallest_right = of_left(0.0), of_right(0.0)
     low, high = -math.inf, math.inf
-    if smallest_left > 0:
+    if smallest_left > 0 and right > 0:
         low = _zero(of_left, value)
     elif smallest_right > 0:
         low = smallest_left / smallest_right

@@ -1,11 +1,8 @@
-"""A ratio of sums over documents, such as loss per token, and its interval."""
+"""A ratio of sums over documents, such as loss per token: what each document contributes to its error."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import stdtrit
-
-from laaciq.stats.estimate import LEVEL, Estimate
 
 
 def ratio_influence(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
@@ -26,17 +23,3 @@ def ratio_freedom(denominator: np.ndarray) -> float:
     """
     count = len(denominator)
     return float((count - 1) * denominator.sum() ** 2 / (count * (denominator**2).sum()))
-
-
-def ratio_estimate(numerator: np.ndarray, denominator: np.ndarray) -> Estimate:
-    """Σx / Σt with Student's interval on n − 1 degrees of freedom; for one document, whose noise nobody knows, the value alone.
-
-    Exact for a mean of Gaussian values, and conservative where tails are heavy. With few documents and skewed values it is too short on the
-    long side: docs/statistics.md has the figures.
-    """
-    value = float(numerator.sum() / denominator.sum())
-    if len(numerator) < 2:
-        return Estimate(value=value, low=value, high=value)
-    error = float(np.sqrt((ratio_influence(numerator, denominator) ** 2).sum()))
-    margin = float(stdtrit(len(numerator) - 1, (1 + LEVEL) / 2)) * error
-    return Estimate(value=value, low=value - margin, high=value + margin)
