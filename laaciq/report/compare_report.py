@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from laaciq.corpus import language
 from laaciq.errors import UnknownLanguage
+from laaciq.evaluation.verdict import rough_intervals
 from laaciq.report.figures import COLOURS, MARKERS, label_plainly, legend_below, new_figure, styled
 from laaciq.report.page import bullets, code, drawing, heading, page, paragraph, table
 from laaciq.studies.comparison import Comparison, Made, Row
@@ -28,6 +29,13 @@ FOOT = (
     "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the linear layers of the blocks, "
     "and over the whole model. D is the relative increase in perplexity; disparity is max D − min D; * is within the noise floor."
 )
+
+
+def footnotes(comparison: Comparison) -> list[str]:
+    """Below the table."""
+    fewest = min((row.evaluation.fewest_documents for row in comparison.rows if row.evaluation), default=0)
+    rough = rough_intervals(fewest)
+    return [FOOT, rough] if rough else [FOOT]
 
 
 def cells(row: Row) -> list[str]:
@@ -90,7 +98,7 @@ def compare_html(comparison: Comparison) -> str:
             ),
             heading("All methods"),
             table(HEADS, map(cells, comparison.measured), label="All methods"),
-            paragraph(FOOT),
+            *map(paragraph, footnotes(comparison)),
             heading("How each was made"),
             bullets(_described(row.method, row.made) for row in comparison.measured if row.made),
             *([heading("Without a result"), bullets(failed)] if failed else []),

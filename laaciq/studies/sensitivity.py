@@ -63,7 +63,7 @@ def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str 
 
     An allocation of bits that is chosen from the result has seen these texts: give calibration text here, and report on test text.
     """
-    require_documents(texts, part)
+    require_documents(texts, part, session.progress)
     parts = parts_of(session.original)
     candidates = [RoundedMatrices(name, frozenset(matrices), grid) for name, matrices in parts.items()]
     candidates.append(RoundedMatrices(TOGETHER, frozenset().union(*parts.values()), grid))

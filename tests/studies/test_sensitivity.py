@@ -310,6 +310,6 @@ def test_a_killed_run_goes_on_where_it_was(models, texts, tmp_path, calls, monke
 
 def test_texts_without_an_interval_are_refused_before_anything_is_measured(models, texts, calls):
     alone = replace(texts, by_language={"eng": texts["eng"].at([0])})
-    with pytest.raises(BrokenTexts, match="one document only"):
+    with pytest.raises(BrokenTexts, match="fewer than two documents"):
         sensitivity(session_of(models["llama"], alone), alone, GRID)
     assert not calls
