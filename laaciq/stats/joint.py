@@ -130,6 +130,9 @@ class JointEstimates:
 
     def noise(self, draws: int, seed: int) -> np.ndarray:
         """Gaussian noise of this covariance, (draws, quantities)."""
-        sizes, axes = np.linalg.eigh(self.covariance)
-        root = axes * np.sqrt(np.maximum(sizes, 0))
-        return np.random.default_rng(seed).standard_normal((draws, len(sizes))) @ root.T
+        random, total = np.random.default_rng(seed), np.zeros((draws, len(self.values)))
+        for part in self.parts:
+            # R′R = Σ ψψ′. From ψ itself, so that the noise of two equal columns is equal to the last bit.
+            root = np.linalg.qr(part.influence, mode="r")
+            total[:, part.columns] += random.standard_normal((draws, len(root))) @ root
+        return total

@@ -11,6 +11,9 @@ import numpy as np
 from laaciq.stats.comparisons import LowerEnd, Sides
 from laaciq.stats.extremes import band_factor, lower_end, slack, small_sample_factor, working_scale
 
+# Where the noise of two quantities cancels, this share of their variances is left, so that rounding is no noise.
+ROUNDING = 1e-20
+
 
 def maximum_lower_end(sides: Sides) -> LowerEnd:
     """The least is nearly always that of the right set's largest value, or of its largest value plus standard error."""
@@ -31,14 +34,15 @@ def _end_against(sides: Sides, chosen: int) -> LowerEnd:
 
     def end(ratio: float) -> float:
         contrasts = own - ratio * (cross[:, None] + cross) + ratio**2 * of_chosen
-        variances = np.maximum(contrasts.diagonal(), 0.0)
+        rounding = ROUNDING * (own.diagonal() + ratio**2 * of_chosen)
+        variances = np.maximum(contrasts.diagonal(), rounding)
         parts = of_part - 2 * ratio * cross_of_part + ratio**2 * chosen_of_part
         spread = (parts**2 / freedom_of_part).sum(0)
         freedom = np.divide(parts.sum(0) ** 2, spread, out=np.ones(size), where=spread > 0)
         freedom = np.maximum(freedom, freedom_of_part.min())
         # A language against itself shares more of its noise than against another one.
         typical = np.full(size, np.median(variances))
-        typical[chosen] = np.median(np.maximum(own.diagonal() - 2 * ratio * shared + ratio**2 * theirs, 0.0))
+        typical[chosen] = np.median(np.maximum(own.diagonal() - 2 * ratio * shared + ratio**2 * theirs, rounding))
         scale = working_scale(variances, freedom, typical)
         return lower_end(left - ratio * right[chosen], contrasts, freedom, here - ratio * there, scale)
 
