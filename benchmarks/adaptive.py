@@ -4,11 +4,11 @@
     OMP_NUM_THREADS=1 python -m benchmarks.adaptive     # where other programs use the same cores
     python -m benchmarks.adaptive --json
 
-A batch of prompts in one language, and one in several whose languages have different tables, are continued by `laaciq.generate` with
-declared and with detected languages, and by the model's own `generate` with the shared scales; the mixed batch also language by
-language with the shared scales, which tells the cost of splitting it from that of tables. All take turns in one process, and ratios are
-of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels are only handed
-another table. Every data type has a process of its own, because bfloat16 may need a setting before torch is imported.
+Two batches of prompts are continued: one in a single language, and a mixed one in languages that have different tables. `laaciq.generate`
+continues them with declared and with detected languages; the model's `generate` does so with the shared scales. The mixed batch is also
+continued language by language with the shared scales, which separates the cost of splitting it from that of tables. All cases take turns in
+one process; ratios are of medians. In float32 weights are dequantized, and a switch dequantizes them again; in bfloat16 the int4 kernels only
+receive another table. Each data type runs in a separate process, because bfloat16 may need a setting before torch is imported.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         folder, dtype = options.measure
-        found = measure(Path(folder), dtype, options.prompts, options.new_tokens, options.rounds)
-        print(json.dumps(found))
+        measured = measure(Path(folder), dtype, options.prompts, options.new_tokens, options.rounds)
+        print(json.dumps(measured))
         return
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
@@ -89,11 +89,11 @@ def measure(checkpoint: Path, dtype: str, prompts: int, new_tokens: int, rounds:
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype)).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
     layers = [layer for layer in model.modules() if isinstance(layer, QuantizedLinear)]
-    asked: dict[str, Any] = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
+    settings: dict[str, Any] = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
 
     def without(texts: list[str]) -> None:
         batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
-        tokenizer.batch_decode(model.generate(**batch, **asked))
+        tokenizer.batch_decode(model.generate(**batch, **settings))
 
     def split(parts: list[list[str]]) -> None:
         for part in parts:
@@ -104,9 +104,11 @@ def measure(checkpoint: Path, dtype: str, prompts: int, new_tokens: int, rounds:
         texts = _prompts(codes)
         cases[batch, "without tables"] = partial(without, texts)
         if len(set(codes)) > 1:
-            parts = [[t for t, own in zip(texts, codes, strict=True) if own == code] for code in dict.fromkeys(codes)]
+            parts = [
+                [t for t, other in zip(texts, codes, strict=True) if other == code] for code in dict.fromkeys(codes)
+            ]
             cases[batch, "without, split"] = partial(split, parts)
-        ours = partial(laaciq.generate, model, tokenizer, texts, **asked)
+        ours = partial(laaciq.generate, model, tokenizer, texts, **settings)
         cases[batch, "declared"] = partial(ours, languages=codes)
         cases[batch, "detected"] = ours
     seconds = _in_turn(cases, rounds)
@@ -124,10 +126,10 @@ def measure(checkpoint: Path, dtype: str, prompts: int, new_tokens: int, rounds:
             {
                 "batch": batch,
                 "languages": how,
-                "seconds": own,
-                "ratio": own / seconds[batch, "without tables"],
+                "seconds": median,
+                "ratio": median / seconds[batch, "without tables"],
             }
-            for (batch, how), own in seconds.items()
+            for (batch, how), median in seconds.items()
         ],
         "switch": _switch_cost(model, layers),
         "detector": {"seconds": detector, "share": detector / seconds["mixed", "detected"]},
@@ -153,14 +155,14 @@ def _in_turn(cases: dict[tuple[str, str], Callable[[], object]], rounds: int) ->
     for _ in range(1 + rounds):
         for case, work in cases.items():
             taken[case].append(_seconds(work))
-    return {case: statistics.median(own[1:]) for case, own in taken.items()}
+    return {case: statistics.median(times[1:]) for case, times in taken.items()}
 
 
 def _switch_cost(model: Any, layers: list[Any]) -> dict[str, Any]:
-    """Of one switch from table to table, and whether any kernel's weights lie elsewhere or read otherwise after it."""
+    """Seconds of one switch from table to table. It must neither move nor change the weights of any kernel."""
     tables = range(len(model.language.plan.tables))
     codes = [layer.kernel_codes for layer in layers if layer.on_int4]
-    before = [(own.data_ptr(), own.clone()) for own in codes]
+    before = [(tensor.data_ptr(), tensor.clone()) for tensor in codes]
     taken = []
     for table in [*tables, *tables, *tables]:
         began = time.perf_counter()
@@ -168,7 +170,8 @@ def _switch_cost(model: Any, layers: list[Any]) -> dict[str, Any]:
             taken.append(time.perf_counter() - began)
             now = [layer.kernel_codes for layer in layers if layer.on_int4]
             copied = any(
-                own.data_ptr() != place or not own.equal(held) for own, (place, held) in zip(now, before, strict=True)
+                tensor.data_ptr() != place or not tensor.equal(held)
+                for tensor, (place, held) in zip(now, before, strict=True)
             )
             if copied:
                 sys.exit("a switch of tables touched the weights of the int4 kernels: it must copy none")
@@ -188,23 +191,23 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _table(found: dict[str, Any]) -> str:
-    path = f"{found['int4_layers']} of {found['layers']} layers on int4 kernels"
-    switch, detector = found["switch"], found["detector"]
-    tables = "; ".join(" ".join(members) for members in found["tables"])
+def _table(measured: dict[str, Any]) -> str:
+    path = f"{measured['int4_layers']} of {measured['layers']} layers on int4 kernels"
+    switch, detector = measured["switch"], measured["detector"]
+    tables = "; ".join(" ".join(members) for members in measured["tables"])
     lines = [
-        f"{found['dtype']} on {found['threads']} threads, {path}, {found['prompts']} prompts, {found['new_tokens']} new "
-        f"tokens each, medians of {found['rounds']} rounds; tables: {tables}",
+        f"{measured['dtype']} on {measured['threads']} threads, {path}, {measured['prompts']} prompts, {measured['new_tokens']} new "
+        f"tokens each, medians of {measured['rounds']} rounds; tables: {tables}",
         f"{'batch':<14}{'languages':<16}{'seconds':>8}{'ratio':>8}",
     ]
     lines += [
-        f"{own['batch']:<14}{own['languages']:<16}{own['seconds']:>8.3f}{own['ratio']:>8.2f}"
-        for own in found["latency"]
+        f"{row['batch']:<14}{row['languages']:<16}{row['seconds']:>8.3f}{row['ratio']:>8.2f}"
+        for row in measured["latency"]
     ]
     copies = "" if switch["copies_kernel_weights"] is None else " (no weights copied)"
     lines.append(f"one switch of tables: {1000 * switch['seconds']:.2f} ms{copies}")
     lines.append(
-        f"detecting {found['prompts']} languages: {1000 * detector['seconds']:.2f} ms, "
+        f"detecting {measured['prompts']} languages: {1000 * detector['seconds']:.2f} ms, "
         f"{100 * detector['share']:.2f} % of the mixed batch"
     )
     return "\n".join(lines)

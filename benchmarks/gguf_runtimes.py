@@ -1,4 +1,4 @@
-"""What a GGUF export costs where it is read: nats a token of the original, of our checkpoint, and of the file in transformers and llama.cpp.
+"""What a GGUF export costs where it is read: nats per token of the original, of our checkpoint, and of the file in transformers and llama.cpp.
 
     python -m benchmarks.gguf_runtimes [--affine] [--languages eng,swa,hin,amh,zho] [--passages 12]
 
@@ -56,10 +56,10 @@ def main() -> None:
     parser.add_argument("--affine", action="store_true")
     parser.add_argument("--languages", default="eng,swa,hin,amh,zho")
     parser.add_argument("--passages", type=int, default=12)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        laaciq.quantize("reference", out=folder / "checkpoint", method="rtn", bits=4, symmetric=not asked.affine)
+        laaciq.quantize("reference", out=folder / "checkpoint", method="rtn", bits=4, symmetric=not options.affine)
         written = write_gguf(folder / "checkpoint", folder)
         print(
             f"{written.types}, {written.bits_before:.2f} → {written.bits_after:.2f} bits per weight, exact: {written.exact}"
@@ -71,10 +71,10 @@ def main() -> None:
             "llama.cpp": in_llama_cpp(folder / FILE),
         }
         tokenizer = AutoTokenizer.from_pretrained(folder / "checkpoint")
-        texts = laaciq.read_split("builtin").test.select(asked.languages.split(","))
+        texts = laaciq.read_split("builtin").test.select(options.languages.split(","))
         print("language  " + "  ".join(f"{reader:>12}" for reader in readers))
         for code in texts.languages:
-            sequences = [tokenizer(text)["input_ids"] for text in texts[code].texts[: asked.passages]]
+            sequences = [tokenizer(text)["input_ids"] for text in texts[code].texts[: options.passages]]
             print(f"{code:8}  " + "  ".join(f"{nats(logits, sequences):12.4f}" for logits in readers.values()))
 
 

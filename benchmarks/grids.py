@@ -5,10 +5,10 @@
     .venv-peers/bin/python -m benchmarks.grids
     .venv-peers/bin/python -m benchmarks.grids --bits 3 --group-size 128 --rounds 5 --json
 
-That environment is not `constraints.txt`'s: llmcompressor wants an older transformers. A peer that is missing is a row that says so.
+That environment is not `constraints.txt`'s: llmcompressor wants an older transformers. If a peer is not installed, its row shows the reason.
 
-All run in one process on one thread, in turn, after a warm-up. Timed is the way from float32 weights to codes, without packing; speed is by
-CPU time, so that other programs on the machine count as little as they can, and the median of the rounds. The error is Σ(w − Q(w))² / Σw².
+All run in one process on one thread, in turn, after a warm-up. What is timed leads from float32 weights to codes, without packing. Speed is by
+CPU time, so that other programs on the machine matter little, and is the median of the rounds. The error is Σ(w − Q(w))² / Σw².
 Ours is with scales rounded to the 16 bits that are stored; the peers' scales and zero points stay in float32, which favours them.
 A peer's ratio is the speed of our `mse` rule on the same kind of grid, symmetric or affine, over the peer's.
 """
@@ -41,7 +41,7 @@ RATIO_TARGET = 1.0
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TimedQuantizer:
     """`quantize` is what is timed; `dequantize` makes weights of what it returns. `bits_per_weight` counts scales and zero points."""
 
     name: str
@@ -53,7 +53,7 @@ class Candidate:
 
 
 @dataclass
-class Row:
+class TimedRow:
     matrix: str
     name: str
     symmetric: bool
@@ -77,7 +77,7 @@ def main() -> None:
     # llmcompressor logs to what standard output is when it is imported.
     with contextlib.redirect_stdout(sys.stderr):
         peers, missing = _peers(options.bits, options.group_size)
-    rows: list[Row] = []
+    rows: list[TimedRow] = []
     for name, matrix in _matrices():
         candidates = _ours(matrix.shape, options.bits, options.group_size) + peers
         rows += _with_ratios(_measure(name, matrix, candidates, options.rounds), candidates)
@@ -94,26 +94,26 @@ def _matrices() -> list[tuple[str, torch.Tensor]]:
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=random)
 
-    found = []
+    matrices = []
     for outputs, inputs in SHAPES:
-        found.append((f"Gaussian {outputs}×{inputs}", SPREAD * normal(outputs, inputs)))
+        matrices.append((f"Gaussian {outputs}×{inputs}", SPREAD * normal(outputs, inputs)))
         # Five degrees of freedom: κ = 6, a heavy tail.
         tails = normal(outputs, inputs) / normal(5, outputs, inputs).square().mean(0).sqrt()
-        found.append((f"Student t(5) {outputs}×{inputs}", SPREAD * tails))
-    return found
+        matrices.append((f"Student t(5) {outputs}×{inputs}", SPREAD * tails))
+    return matrices
 
 
-def _ours(shape: torch.Size, bits: int, group_size: int) -> list[Candidate]:
+def _ours(shape: torch.Size, bits: int, group_size: int) -> list[TimedQuantizer]:
     mean_squares = torch.randn(LANGUAGES, shape[1], generator=torch.Generator().manual_seed(1)).exp()
     calibration = TensorCalibration(mean_squares / mean_squares.mean(1, keepdim=True), effective_kurtosis=0.0)
 
-    def candidate(clip: Clip, symmetric: bool) -> Candidate:
+    def candidate(clip: Clip, symmetric: bool) -> TimedQuantizer:
         outputs, inputs = shape
         plan = TensorPlan(
             name="w", shape=(outputs, inputs), bits=bits, group_size=group_size, symmetric=symmetric, clip=clip
         )
         name = f"ours, {clip}" + (f" of {LANGUAGES} languages" if clip == "minimax" else "")
-        return Candidate(
+        return TimedQuantizer(
             name,
             symmetric,
             plan.stored_bits / plan.weights,
@@ -125,19 +125,19 @@ def _ours(shape: torch.Size, bits: int, group_size: int) -> list[Candidate]:
     return [candidate("minmax", True), candidate("mse", True), candidate("mse", False), candidate("minimax", True)]
 
 
-def _peers(bits: int, group_size: int) -> tuple[list[Candidate], dict[str, str]]:
+def _peers(bits: int, group_size: int) -> tuple[list[TimedQuantizer], dict[str, str]]:
     """Those that are installed, and of the others why they are not measured."""
-    found: list[Candidate] = []
+    candidates: list[TimedQuantizer] = []
     missing: dict[str, str] = {}
     for name, peer in (("HQQ", _hqq), ("llmcompressor, mse", _llmcompressor)):
         try:
-            found.append(peer(name, bits, group_size))
+            candidates.append(peer(name, bits, group_size))
         except ImportError as error:
             missing[name] = str(error)
-    return found, missing
+    return candidates, missing
 
 
-def _hqq(name: str, bits: int, group_size: int) -> Candidate:
+def _hqq(name: str, bits: int, group_size: int) -> TimedQuantizer:
     from hqq.core.quantize import Quantizer
 
     def quantize(matrix: torch.Tensor) -> Any:
@@ -150,10 +150,10 @@ def _hqq(name: str, bits: int, group_size: int) -> Candidate:
         return Quantizer.dequantize(codes, {**meta, "compute_dtype": torch.float32})
 
     # Its zero point is no integer: 16 bits, as the scale.
-    return Candidate(name, False, bits + 32 / group_size, quantize, dequantize)
+    return TimedQuantizer(name, False, bits + 32 / group_size, quantize, dequantize)
 
 
-def _llmcompressor(name: str, bits: int, group_size: int) -> Candidate:
+def _llmcompressor(name: str, bits: int, group_size: int) -> TimedQuantizer:
     import compressed_tensors.quantization as tensors
     from llmcompressor.observers import Observer
 
@@ -170,10 +170,10 @@ def _llmcompressor(name: str, bits: int, group_size: int) -> Candidate:
         codes, scales = quantized
         return tensors.dequantize(codes, scales, args=scheme, dtype=torch.float32)
 
-    return Candidate(name, True, bits + 16 / group_size, quantize, dequantize)
+    return TimedQuantizer(name, True, bits + 16 / group_size, quantize, dequantize)
 
 
-def _measure(name: str, matrix: torch.Tensor, candidates: list[Candidate], rounds: int) -> list[Row]:
+def _measure(name: str, matrix: torch.Tensor, candidates: list[TimedQuantizer], rounds: int) -> list[TimedRow]:
     errors = [_relative_error(candidate, matrix) for candidate in candidates]  # the warm-up too
     seconds: list[list[float]] = [[] for _ in candidates]
     for _ in range(rounds):
@@ -182,24 +182,24 @@ def _measure(name: str, matrix: torch.Tensor, candidates: list[Candidate], round
             candidate.quantize(matrix)
             taken.append(time.process_time() - began)
     return [
-        Row(name, c.name, c.symmetric, c.bits_per_weight, matrix.numel() / statistics.median(taken), error)
+        TimedRow(name, c.name, c.symmetric, c.bits_per_weight, matrix.numel() / statistics.median(taken), error)
         for c, taken, error in zip(candidates, seconds, errors, strict=True)
     ]
 
 
-def _relative_error(candidate: Candidate, matrix: torch.Tensor) -> float:
+def _relative_error(candidate: TimedQuantizer, matrix: torch.Tensor) -> float:
     back = candidate.dequantize(candidate.quantize(matrix))
     return float((back - matrix).double().square().sum() / matrix.double().square().sum())
 
 
-def _with_ratios(rows: list[Row], candidates: list[Candidate]) -> list[Row]:
+def _with_ratios(rows: list[TimedRow], candidates: list[TimedQuantizer]) -> list[TimedRow]:
     mse = {row.symmetric: row.weights_per_second for row in rows if row.name == "ours, mse"}
     for row, candidate in zip(rows, candidates, strict=True):
         row.ratio = None if candidate.ours else mse[row.symmetric] / row.weights_per_second
     return rows
 
 
-def _print_table(rows: list[Row], missing: dict[str, str]) -> None:
+def _print_table(rows: list[TimedRow], missing: dict[str, str]) -> None:
     print(f"{'matrix':24}{'search':32}{'grid':12}{'bits/weight':>12}{'M weights/s':>13}{'ours/peer':>11}{'error':>10}")
     for row in rows:
         kind = "symmetric" if row.symmetric else "affine"

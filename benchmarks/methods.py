@@ -1,68 +1,68 @@
 """Every method on the reference model at 4 and 3 bits: what it costs the languages, at what size, and whether it helps at equal size.
 
-    python -m benchmarks.methods [--device cuda] [--out methods.json]
+    python -m benchmarks.methods --device cuda --processes 5 --out DIR
+    python -m benchmarks.methods --out DIR --print
 
 Methods that read text are calibrated on several draws of half the calibration text; losses are measured on the built-in test text. Intervals
-resample passages (the same for all languages: the text is parallel) and draws. Mean and worst are ΔNLL in nats a token, disparity is
-max D − min D. "At equal size" compares with plain MSE grids (groups of 128, 64, 32, 16, and 6 bits) interpolated to the same bits a weight.
+cover other test documents and other draws. Mean and worst are ΔNLL in nats per token, disparity is max D − min D.
+
+"At equal size" divides the worst language's loss by that of plain MSE grids of the same size: the mean of the next smaller and the next larger
+one, weighted so that their sizes average to it. That is what a model would lose that stores some of its tensors on one grid and the rest on the
+other, since losses of tensors add. It is linear in the losses of documents, so that the ratio has the same interval as any other.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator
+import multiprocessing
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 
-from benchmarks.drawn import DrawnLosses
-from laaciq.corpus import Texts, read_split
-from laaciq.engine.files import write_text
-from laaciq.engine.progress import TerminalProgress
+from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredMethod, SizedCandidate, Statistic, interval, read_draws
+from laaciq.corpus import Split, read_split
+from laaciq.engine.store import key_of
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import MeasureOptions, WeightOptions, reads_text
-from laaciq.planning.rules import make_plans
+from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, WeightOptions, reads_text
+from laaciq.planning.decision import SERVED_PASSAGES
+from laaciq.planning.rules import make_plans, served_languages
 from laaciq.profiling.profile import profile_model
-from laaciq.profiling.results import Profile
 from laaciq.quantization import Calibration
+from laaciq.quantization.grid import Layers
 from laaciq.quantization.model import quantize_model
-from laaciq.quantization.plan import PlanSet
-from laaciq.scoring.likelihood import nll_by_passage
-from laaciq.scoring.sequences import prepare_all
-from laaciq.stats.bootstrap import document_counts, percentile_interval
-from laaciq.trials.quantized_copy import copy_of, put_layers
+from laaciq.quantization.plan import Plan, PlanSet
+from laaciq.stats.estimate import Estimate
+from laaciq.trials.candidate import InMemory
+from laaciq.trials.quantized_copy import QuantizedCopy
+from laaciq.trials.session import Session
 
-DRAWS = 5
-RESAMPLES = 2000
-PLAIN = "MSE grids"
 MEASURE = MeasureOptions()
-
-# Plain grids of several sizes, which everything else is compared with; at 3 bits the next size up is 4 bits.
-CURVE: dict[int, list[dict[str, int]]] = {
-    4: [{"bits": 4, "group_size": g} for g in (128, 64, 32, 16)]
-    + [{"bits": 6, "group_size": 64}, {"bits": 8, "group_size": 64}],
-    3: [{"bits": 3, "group_size": g} for g in (128, 64, 32, 16)]
-    + [{"bits": 4, "group_size": 64}, {"bits": 6, "group_size": 64}],
+STATISTICS: tuple[Statistic, ...] = ("mean", "worst", "disparity")
+# Plain MSE grids as (bits, group size), which methods at so many bits are compared with: they enclose the sizes that are of interest.
+CURVES: dict[int, list[tuple[int, int]]] = {
+    4: [(4, 128), (4, 64), (4, 32), (4, 16), (6, 64), (8, 64)],
+    3: [(3, 128), (3, 64), (3, 32), (3, 16), (4, 64), (6, 64)],
 }
 # Row → options; the strategies of the theory under their letters.
-ROWS: dict[str, dict[str, object]] = {
+METHODS: dict[str, dict[str, object]] = {
     "round to nearest": {"method": "rtn"},
     "round to nearest, affine": {"method": "rtn", "symmetric": False},
     "MSE grid": {"method": "mse"},
     "MSE grid, affine": {"method": "mse", "symmetric": False},
-    "ACIQ, one α a tensor": {"method": "aciq", "group_size": "tensor"},
-    "ACIQ by group": {"method": "aciq"},
-    "LA-ACIQ, one α a tensor": {"method": "la-aciq", "group_size": "tensor"},
+    "ACIQ, one α per tensor": {"method": "aciq", "group_size": "tensor"},
+    "ACIQ, by group": {"method": "aciq"},
+    "LA-ACIQ, one α per tensor": {"method": "la-aciq", "group_size": "tensor"},
     "LA-ACIQ, by group": {"method": "la-aciq"},
     "effective weights": {"method": "effective"},
     "minimax over languages": {"method": "minimax"},
-    "A: a checkpoint a language": {"method": "effective", "separate": True},
-    "A: a table of scales a language": {"method": "adaptive", "table_overhead": 100.0},
+    "A: a checkpoint per language": {"method": "effective", "separate": True},
+    "A: a table of scales per language": {"method": "adaptive", "table_overhead": 100.0},
     "B: 8 bits where κ > 50": {"method": "mse", "outlier_bits": 8},
     "B: 8 bits where κ > 1": {"method": "mse", "outlier_bits": 8, "outlier_kurtosis": 1.0},
     "B: 8 bits where κ > 1, by component": {
@@ -76,164 +76,168 @@ ROWS: dict[str, dict[str, object]] = {
     "protected: first and last block": {"method": "mse", "protect": ("0,11",)},
     "protected: first and last block at 8 bits": {"method": "mse", "protect": ("0,11",), "protect_bits": 8},
 }  # fmt: skip
-# What is better left unsaid at equal size: it has the size of the curve itself, or none that is comparable.
-ALONE = {"MSE grid"}
+# Is a point of the curve.
+PLAIN_METHOD = "MSE grid"
 
 
 @dataclass(frozen=True)
-class Row(DrawnLosses):
-    bits_per_weight: float
+class PlansInMemory:
+    """Every language under the plan that serves it."""
+
+    name: str
+    key: str
+    plans: PlanSet
+    parts: Mapping[str, InMemory]
+
+    def applied(self, copy: QuantizedCopy, language: str) -> AbstractContextManager[LanguageModel]:
+        return self.parts[self.plans.serving(language)].applied(copy, language)
 
 
-STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "mean": lambda loss: loss.mean(-1),
-    "worst": lambda loss: loss.max(-1),
-    "disparity": lambda loss: np.expm1(loss.max(-1)) - np.expm1(loss.min(-1)),
-}
+def in_memory(key: str, plan: Plan, layers: Layers, others: Mapping[str, torch.Tensor]) -> InMemory:
+    return InMemory(plan.method, key, plan, lambda: (layers, others))
 
 
-class Bench:
-    def __init__(self, model: LanguageModel, test: Texts, calibrations: list[Calibration], served_bound: float) -> None:
-        self.model, self.test, self.calibrations, self.bound = model, test, calibrations, served_bound
-        self.prepared = {c: prepare_all(model, p) for c, p in test.by_language.items()}
-        self.tokens = np.array(
-            [[sum(len(s.targets) for s in p.sequences) for p in self.prepared[c]] for c in test.languages]
-        )
-        self.original = np.stack(list(self._nll(model, test.languages).values()))
-        self.twin = copy_of(model)
-
-    def row(self, options: dict[str, object]) -> Row:
-        asked = WeightOptions.of(**options)
-        used = self.calibrations if reads_text(asked) else self.calibrations[:1]
-        losses, sizes = [], []
-        for calibration in used:
-            plans = make_plans(self.model.anatomy, asked, calibration.profile, served_bound=self.bound)
-            losses.append(self._quantized(plans, calibration) - self.original)
-            sizes.append(sum(plan.size.block_bits_per_weight for plan in plans.plans.values()))
-        return Row(np.stack(losses), self.tokens, float(np.mean(sizes)))
-
-    def _quantized(self, plans: PlanSet, calibration: Calibration) -> np.ndarray:
-        """NLL, (languages, passages), each language under the checkpoint and the table that serve it."""
-        found: dict[str, np.ndarray] = {}
-        for name, plan in plans.plans.items():
-            codes = [code for code in self.test.languages if plans.serving(code) == name]
-            layers, others = quantize_model(self.model, plan, calibration)
-            layers = list(layers)
-            for table in dict.fromkeys(map(plan.table_of, codes)):
-                put_layers(self.model, self.twin, layers, others=others, table=table)
-                found |= self._nll(self.twin, [code for code in codes if plan.table_of(code) == table])
-        return np.stack([found[code] for code in self.test.languages])
-
-    def _nll(self, model: LanguageModel, codes: list[str]) -> dict[str, np.ndarray]:
-        """By language; all passages go through together, since an accelerator wants large batches."""
-        nll = nll_by_passage(model, [passage for code in codes for passage in self.prepared[code]])
-        return dict(zip(codes, nll.reshape(len(codes), -1), strict=True))
+def quantized(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
+    """All checkpoints count towards the size."""
+    texts, model = session.split.calibration, session.original
+    calibration = Calibration(session.profile(texts), texts, MEASURE)
+    began = time.perf_counter()
+    plans = make_plans(model.anatomy, options, calibration.profile)
+    parts = {}
+    for part, plan in plans.plans.items():
+        layers, others = quantize_model(model, plan, calibration)
+        parts[part] = in_memory(key_of(name, part), plan, list(layers), others)
+    sizes = [plan.size for plan in plans.plans.values()]
+    return SizedCandidate(
+        PlansInMemory(name, key_of(name), plans, parts),
+        sum(size.block_bits_per_weight for size in sizes),
+        sum(size.model_bits_per_weight for size in sizes),
+        time.perf_counter() - began,
+    )
 
 
-def calibrations(model: LanguageModel, texts: Texts, draws: int) -> Iterator[Calibration]:
-    """Half of the passages each time, the same for all languages."""
-    count = len(next(iter(texts.by_language.values())))
-    for draw in range(draws):
-        chosen = sorted(np.random.default_rng(draw).choice(count, count // 2, replace=False).tolist())
-        part = texts.at(chosen)
-        yield Calibration(profile_model(model, part, MEASURE, outlier_kurtosis=50.0), part, MEASURE)
+def grid_row(bits: int, group_size: int) -> str:
+    return f"plain MSE grid, {bits} bits, group {group_size}"
 
 
-def summarise(row: Row, counts: np.ndarray, draw: np.ndarray, codes: list[str]) -> dict[str, object]:
-    resampled = row.resampled(counts, draw)
-    found: dict[str, object] = {
-        "bits_per_weight": row.bits_per_weight,
-        "worst_language": codes[row.per_language.argmax()],
+def method_row(bits: int, name: str) -> str:
+    return f"{bits} bits, {name}"
+
+
+def all_rows(arguments: argparse.Namespace) -> dict[str, WeightOptions]:
+    rows = {}
+    for bits in chosen_bits(arguments):
+        for grid_bits, group_size in CURVES[bits]:
+            options = WeightOptions.of(method="mse", bits=grid_bits, group_size=group_size)
+            rows[grid_row(grid_bits, group_size)] = options
+        for name in chosen_methods(arguments):
+            rows[method_row(bits, name)] = WeightOptions.of(bits=bits, **METHODS[name])
+    return rows
+
+
+def chosen_bits(arguments: argparse.Namespace) -> list[int]:
+    return [int(bits) for bits in arguments.bits.split(",")]
+
+
+def chosen_methods(arguments: argparse.Namespace) -> list[str]:
+    return [name for name in METHODS if arguments.rows in name]
+
+
+def work(arguments: argparse.Namespace, number: int | None) -> None:
+    """The methods that read text on one draw of it; without a number, those that read none."""
+    torch.set_num_threads(arguments.threads)
+    # In float32 everywhere, so that nothing but the weights differs.
+    model = load(find_model(REFERENCE), device=arguments.device, dtype=torch.float32)
+    split = read_split(BUILTIN).select(arguments.languages.split(",") if arguments.languages else None)
+    whole = split.calibration.joined(split.validation)
+    profile = profile_model(model, whole.spread(SERVED_PASSAGES), MEASURE, outlier_kurtosis=OUTLIER_KURTOSIS)
+    served = served_languages(profile, MEASURE.served_bound)
+    whole, test = whole.select(served), split.test.select(served).spread(arguments.passages)
+    count = len(next(iter(whole.by_language.values())))
+    chosen = np.random.default_rng(number or 0).choice(count, count // 2, replace=False)
+    drawn = whole.at(sorted(chosen.tolist()))
+    session = Session.of(model, Split(drawn, drawn, test), MEASURE)
+    settings = {
+        "benchmark": "methods",
+        "device": model.device.type,
+        "languages": arguments.languages,
+        "passages": arguments.passages,
     }
-    for name, statistic in STATISTICS.items():
-        found[name] = [float(statistic(row.per_language)), *percentile_interval(statistic(resampled))]
-    return found
+    folder = TEXT_FREE if number is None else f"draw-{number}"
+    rows = DrawRows(arguments.out / folder, settings, session, {BUILTIN: test}, overwrite=arguments.overwrite)
+    for name, options in all_rows(arguments).items():
+        if reads_text(options) == (number is not None):
+            rows.row(name, partial(quantized, session, name, options))
+    rows.store.finish()
 
 
-def against_curve(row: Row, curve: list[Row], counts: np.ndarray, draw: np.ndarray) -> list[float] | None:
-    """Worst loss over that of plain grids at the same size, with interval; None beyond the curve's largest size."""
-    sizes = np.array([point.bits_per_weight for point in curve])
-    if not sizes.min() <= row.bits_per_weight <= sizes.max():
+def at_equal_size(method: MeasuredMethod, curve: list[MeasuredMethod]) -> Estimate | None:
+    """The worst loss over that of plain grids of the same size; None where that is smaller or larger than any grid of the curve."""
+    size = method.block_bits_per_weight
+    smaller = [grid for grid in curve if grid.block_bits_per_weight <= size]
+    larger = [grid for grid in curve if grid.block_bits_per_weight >= size]
+    if not smaller or not larger:
         return None
+    below = max(smaller, key=lambda grid: grid.block_bits_per_weight)
+    above = min(larger, key=lambda grid: grid.block_bits_per_weight)
+    distance = above.block_bits_per_weight - below.block_bits_per_weight
+    share = (size - below.block_bits_per_weight) / distance if distance else 0.0
+    plain = below.losses.scaled(1 - share).plus([above.losses.scaled(share)])
+    return method.losses.worst_ratio(plain)
 
-    def ratio(loss_of: Callable[[Row], np.ndarray]) -> np.ndarray:
-        plain = np.log(np.stack([STATISTICS["worst"](loss_of(point)) for point in curve], -1))
-        order = np.argsort(sizes)
-        here = np.array([np.interp(row.bits_per_weight, sizes[order], line[order]) for line in np.atleast_2d(plain)])
-        return STATISTICS["worst"](loss_of(row)) / np.exp(here)
 
-    estimate = ratio(lambda point: point.per_language[None])
-    return [float(estimate[0]), *percentile_interval(ratio(partial(Row.resampled, counts=counts, draw=draw)))]
+def verdict(ratio: Estimate) -> str:
+    """By the interval."""
+    if ratio.high < 1:
+        return "helps"
+    return "does not help" if ratio.low > 1 else "makes no difference beyond noise"
+
+
+def print_tables(arguments: argparse.Namespace) -> None:
+    methods = {name: MeasuredMethod.of(rows, BUILTIN) for name, rows in read_draws(arguments.out).items()}
+    for bits in chosen_bits(arguments):
+        curve = [methods[row] for grid in CURVES[bits] if (row := grid_row(*grid)) in methods]
+        there = {name: methods[row] for name in chosen_methods(arguments) if (row := method_row(bits, name)) in methods}
+        ratios = {name: at_equal_size(method, curve) for name, method in there.items() if name != PLAIN_METHOD}
+        print(f"\n### {bits} bits\n")
+        print(
+            "| method | bits per weight | mean ΔNLL | worst ΔNLL | disparity | worst at equal size |\n"
+            "|---|---:|---:|---:|---:|---:|"
+        )
+        for name, method in there.items():
+            mean, worst, disparity = (interval(method.estimate(statistic), 3) for statistic in STATISTICS)
+            ratio = ratios.get(name)
+            print(
+                f"| {name} | {method.block_bits_per_weight:.2f} | {mean} | {worst} {method.worst_language} "
+                f"| {disparity} | {'' if ratio is None else interval(ratio, 2)} |"
+            )
+        print()
+        for name, ratio in ratios.items():
+            if ratio is not None:
+                cost = f"{interval(ratio, 2)} times what the worst one loses with plain MSE grids of that size"
+                print(f"- {name}, {bits} bits: {verdict(ratio)}; the worst language loses {cost}.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the rows; the same command resumes")
+    parser.add_argument("--overwrite", action="store_true", help="replace the rows of another command in that folder")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--passages", type=int, default=60, help="test passages a language")
-    parser.add_argument("--languages", default=None, help="only these, with commas between")
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1, help="draws that run at the same time")
+    parser.add_argument("--threads", type=int, default=2, help="of each process")
+    parser.add_argument("--passages", type=int, default=60, help="test passages per language, at most")
+    parser.add_argument("--languages", default="", help="codes with commas between; by default those that are served")
     parser.add_argument("--bits", default="4,3")
-    parser.add_argument("--rows", default="", help="only rows whose name contains this")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
-    asked = parser.parse_args()
-
-    # In float32 everywhere, so that nothing but the weights differs.
-    model = load(find_model("reference"), device=asked.device, dtype=torch.float32)
-    split = read_split("builtin").select(None if asked.languages is None else asked.languages.split(","))
-    calibrating = split.calibration.joined(split.validation)
-    drawn = list(calibrations(model, calibrating, asked.draws))
-    profile = cast("Profile", drawn[0].profile)
-    served = [r.language for r in profile.languages if (r.bits_per_byte or 0) <= MEASURE.served_bound]
-    bench = Bench(model, split.test.select(served).spread(asked.passages), drawn, MEASURE.served_bound)
-    counts = document_counts(bench.tokens.shape[1], draws=RESAMPLES, seed=0)
-    draw = np.random.default_rng(1).integers(0, asked.draws, RESAMPLES)
-    every: dict[str, dict[str, dict[str, object]]] = {}
-    rows = {name: options for name, options in ROWS.items() if asked.rows in name}
-    for bits in map(int, asked.bits.split(",")):
-        with TerminalProgress().stage(f"{bits} bits", len(rows) + len(CURVE[bits])) as advance:
-            curve = []
-            for plain in CURVE[bits]:
-                curve.append(bench.row({"method": "mse", **plain}))
-                advance(1)
-            found = {}
-            for name, options in rows.items():
-                row = bench.row({"bits": bits, **options})
-                found[name] = summarise(row, counts, draw, bench.test.languages)
-                found[name]["at_equal_size"] = None if name in ALONE else against_curve(row, curve, counts, draw)
-                advance(1)
-        every[str(bits)] = found
-        print_table(bits, found)
-        print_sentences(bits, found)
-        if asked.out:
-            write_text(asked.out, json.dumps(every, indent=1, ensure_ascii=False))
-
-
-def print_table(bits: int, found: dict[str, dict[str, object]]) -> None:
-    print(f"\n### {bits} bits\n")
-    print(
-        "| method | bits a weight | mean ΔNLL | worst ΔNLL | disparity | worst at equal size |\n|---|---:|---:|---:|---:|---:|"
-    )
-    for name, row in found.items():
-        cells = [_interval(row[statistic]) for statistic in STATISTICS]
-        cells[1] += f" {row['worst_language']}"
-        ratio = "" if row["at_equal_size"] is None else _interval(row["at_equal_size"], 2)
-        print(f"| {name} | {row['bits_per_weight']:.2f} | {' | '.join(cells)} | {ratio} |")
-
-
-def print_sentences(bits: int, found: dict[str, dict[str, object]]) -> None:
-    print()
-    for name, row in found.items():
-        if row["at_equal_size"] is None:
-            continue
-        ratio, low, high = cast("list[float]", row["at_equal_size"])
-        verdict = "helps" if high < 1 else "does not help" if low > 1 else "makes no difference beyond noise"
-        cost = f"{ratio:.2f} [{low:.2f}, {high:.2f}] times what plain {PLAIN} of that size cost it"
-        print(f"- {name}, {bits} bits: {verdict}; the worst language loses {cost}.")
-
-
-def _interval(values: object, decimals: int = 3) -> str:
-    value, low, high = cast("list[float]", values)
-    return f"{value:.{decimals}f} [{low:.{decimals}f}, {high:.{decimals}f}]"
+    parser.add_argument("--rows", default="", help="only methods whose name contains this")
+    parser.add_argument("--print", action="store_true", help="only print the rows that are there")
+    arguments = parser.parse_args()
+    if not arguments.print:
+        # What reads no text takes its turn among the draws.
+        turns = [(arguments, number) for number in (None, *range(arguments.draws))]
+        with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
+            pool.starmap(work, turns, chunksize=1)
+    print_tables(arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.profiling_cost
 
-Without predictive redundancy and sensitivity. Prints both times and their ratio; at most 1.5 is meant.
+Without predictive redundancy and sensitivity. Prints both times and their ratio, which should be at most 1.5.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # Each in a process of its own: a process starts with the peak memory of the one that started it.
+        # Each in a separate process: a process starts with the peak memory of the one that started it.
         _apart(_write, Path(folder), options.size_gb * GB, DTYPES[options.dtype])
         _apart(_measure, Path(folder), options.rounds)
 
@@ -74,6 +74,7 @@ def _measure(path: Path, rounds: int) -> None:
     size = sum(path.stat().st_size for path in folder.weight_files)
     _plain_read(folder)
     at_start = _peak_mb()
+    scan_weights(folder)  # compiles
     plain, scan = [], []
     for _ in range(rounds):
         plain.append(size / GB / _seconds(lambda: _plain_read(folder)))

@@ -1,4 +1,4 @@
-"""What a user can do something about: every such error is a `LaaciqError` whose message says what was wrong and what to do.
+"""Errors that the user can fix. Every one is a `LaaciqError` whose message says what was wrong and what to do.
 
 The command line prints the message without a traceback and exits with status 2.
 """
@@ -9,15 +9,15 @@ class LaaciqError(Exception):
 
 
 class UnknownLanguage(LaaciqError):
-    """A name or code that is no language, or a language that the texts do not have."""
+    """A name or code that is not a language, or a language that the texts do not have."""
 
 
 class BrokenTexts(LaaciqError):
-    """Texts that are missing, empty, not UTF-8, or not aligned where they should be."""
+    """Texts that are missing, empty, not UTF-8, or not aligned although they should be."""
 
 
 class MissingExtra(LaaciqError):
-    """An optional library is needed and not installed. The message ends in `install_hint`."""
+    """An optional library that is not installed. The message ends in `install_hint`."""
 
 
 class BrokenModel(LaaciqError):
@@ -29,13 +29,13 @@ class BadOption(LaaciqError):
 
 
 class OutputConflict(LaaciqError):
-    """The output is in use: it holds finished work that is replaced only on request, or files of others."""
+    """The output is in use: it holds finished work, which is replaced only on request, or files of others."""
 
 
 class TooLittleMemory(LaaciqError):
-    """The work would not fit into memory."""
+    """The work does not fit into memory."""
 
 
 def install_hint(extra: str) -> str:
-    """How to install an optional library. The package is on no index: extras are installed from a clone."""
+    """How to install an optional library. Extras are installed from a clone, because the package is on no index."""
     return f"run pip install '.[{extra}]' in your clone of laaciq"

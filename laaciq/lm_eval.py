@@ -29,7 +29,7 @@ class LaaciqLM(HFLM):
             return
         switch = getattr(self.model, "language", None)
         if switch is None:
-            raise BadOption(f"language={language} needs a laaciq checkpoint, and {pretrained} is none: leave it out")
+            raise BadOption(f"language={language} needs a laaciq checkpoint, and {pretrained} is not one: leave it out")
         # Entered and never left: the model keeps these scales for as long as it lives.
         self._language_scales = switch(language)
         self._language_scales.__enter__()

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from laaciq.options import CHECKPOINT_METHOD
 
+if TYPE_CHECKING:
+    from laaciq.quantization.checkpoint import Section
+
 
 class LaaciqConfig(QuantizationConfigMixin):
-    """`quantization_config` of config.json: the plan, and the names of tensors that are stored in bfloat16 instead of float16."""
+    """`quantization_config` of config.json, as it stands there."""
 
-    def __init__(self, plan: dict[str, Any], brain_floats: list[str], **other: Any) -> None:
+    def __init__(self, plan: object = None, brain_floats: object = None, **other: Any) -> None:
         self.quant_method = CHECKPOINT_METHOD  # type: ignore[assignment]
         self.plan = plan
         self.brain_floats = brain_floats
@@ -41,25 +44,40 @@ class LaaciqQuantizer(HfQuantizer):
     # Earlier versions of transformers 5 call this method at the same point.
     update_tp_plan = update_attn_implementation
 
-    def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> None:
+    def _process_model_before_weight_loading(
+        self, model: Any, checkpoint_files: list[str] | None = None, **kwargs: Any
+    ) -> None:
+        from laaciq.models.safetensors_files import headers_of
         from laaciq.quantization.checkpoint import replace_layers
-        from laaciq.quantization.plan import Plan
+        from laaciq.quantization.checkpoint_checks import check_headers
 
-        replace_layers(model, Plan.model_validate(self.quantization_config.plan), self.quantization_config.brain_floats)
+        section = self._section()
+        replace_layers(model, section.plan, section.brain_floats)
+        if checkpoint_files:
+            headers = headers_of(map(Path, checkpoint_files))
+            parameters = [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
+            # transformers reports what is missing, and knows what is tied.
+            check_headers(headers, section.plan, set(section.brain_floats), parameters, complete=False)
 
     def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
         from laaciq.quantization.checkpoint import check_layers
         from laaciq.quantization.layers import QuantizedLinear
-        from laaciq.quantization.plan import Plan
         from laaciq.quantization.switch import LanguageSwitch
 
         check_layers(model)
         for layer in model.modules():
             if isinstance(layer, QuantizedLinear):
                 layer.prepare(model.dtype)
-        model.language = LanguageSwitch(model, Plan.model_validate(self.quantization_config.plan))
+        model.language = LanguageSwitch(model, self._section().plan)
         model.save_pretrained = MethodType(_save_pretrained, model)
         return model
+
+    def _section(self) -> Section:
+        from laaciq.quantization.checkpoint import parse_quantization
+
+        settings = self.quantization_config
+        stated = {"quant_method": CHECKPOINT_METHOD, "plan": settings.plan, "brain_floats": settings.brain_floats}
+        return parse_quantization(stated, "config.json")
 
     def is_serializable(self, *args: Any, **kwargs: Any) -> bool:
         return True

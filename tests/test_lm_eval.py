@@ -75,14 +75,14 @@ def test_the_language_s_own_scales_are_used(folder, tmp_path):
 
 @needs_harness
 def test_a_language_of_a_model_that_has_none_is_refused(folder, tmp_path):
-    with pytest.raises(LaaciqError, match="no checkpoint of laaciq"):
+    with pytest.raises(LaaciqError, match="needs a laaciq checkpoint"):
         harness(folder, save_tiny("llama", tmp_path / "model"), "laaciq_bits", language="swa")
 
 
 @needs_harness
 def test_word_order_is_judged_by_a_model_that_knows_languages(folder):
     scores = harness(folder, laaciq.reference.path(), "laaciq_order")
-    # By chance a quarter would be right; six passages a language.
+    # By chance a quarter would be right; six passages per language.
     assert sum(values["acc,none"] for values in scores.values()) / len(scores) > 0.5
 
 

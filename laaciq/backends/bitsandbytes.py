@@ -33,7 +33,7 @@ def quantize(
 def quantize_copy(model: torch.nn.Module, bits: int, device: str) -> tuple[BackendResult, torch.nn.Module]:
     """The result, and the copy of the model that the library quantized."""
     if bits not in (4, 8):
-        raise BadOption(f"bitsandbytes has 4 bits (NF4) and 8 (LLM.int8), not {bits}")
+        raise BadOption(f"bitsandbytes supports 4 bits (NF4) and 8 (LLM.int8), not {bits}")
     library_model = copy.deepcopy(model)
     weights: dict[str, torch.Tensor] = {}
     stored: dict[str, float] = {}

@@ -66,7 +66,7 @@ class Backend:
     def require(self, bits: int) -> None:
         """Raise unless the library is installed and supports `bits`."""
         if bits not in self.bits:
-            raise BadOption(f"{self.name} has {' or '.join(map(str, self.bits))} bits, not {bits}")
+            raise BadOption(f"{self.name} supports {' or '.join(map(str, self.bits))} bits, not {bits}")
         if not self.installed:
             raise MissingExtra(f"{self.library} is not installed: {install_hint(self.extra)}")
 
@@ -79,7 +79,7 @@ class Backend:
         linears = dissect(model).linears
         if left := [linear.name for linear in linears if linear.name in result.left_alone]:
             warnings.warn(
-                f"{self.name} left {len(left)} of {len(linears)} linear layers alone: {left[0]} …", stacklevel=2
+                f"{self.name} left {len(left)} of {len(linears)} linear layers unquantized: {left[0]} …", stacklevel=2
             )
         return result
 

@@ -20,7 +20,7 @@ def names_in_gguf(model: Any) -> dict[str, str]:
     """The tensor of the file for every parameter."""
     kind = model.config.model_type
     if kind not in ARCHITECTURES:
-        raise BadOption(f"llama.cpp's quantizer takes {', '.join(ARCHITECTURES)} models here, not {kind}")
+        raise BadOption(f"llama.cpp's quantizer supports {', '.join(ARCHITECTURES)} models here, not {kind}")
     translate = tensor_names(kind, model.config.num_hidden_layers)
     return {name: translate(name) for name, _ in model.named_parameters()}
 

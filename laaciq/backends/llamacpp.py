@@ -60,13 +60,15 @@ def quantize_into(
     """Leaves `quantized.gguf` in `folder`."""
     if bits not in types:
         raise BadOption(
-            f"llama.cpp has {', '.join(f'{b} bits ({name})' for b, name in types.items())} here, not {bits}"
+            f"llama.cpp supports {', '.join(f'{b} bits ({name})' for b, name in types.items())} here, not {bits}"
         )
     import gguf
     import llama_cpp
 
     if not hasattr(llama_cpp, "llama_model_imatrix_data"):
-        raise MissingExtra(f"this llama-cpp-python takes no importance matrix: {install_hint('llamacpp')}")
+        raise MissingExtra(
+            f"this version of llama-cpp-python does not accept an importance matrix: {install_hint('llamacpp')}"
+        )
     names = names_in_gguf(model)
     write_gguf(model, folder / "model.gguf")
     sequences = token_sequences(model, tokenizer, texts)

@@ -33,11 +33,11 @@ from laaciq.backends.contract import (
 )
 from laaciq.errors import BadOption
 
-Method = Literal["RTN", "GPTQ", "AWQ"]
+MethodName = Literal["RTN", "GPTQ", "AWQ"]
 GROUP_SIZE = 128
 # AWQ passes each of them through each block about a hundred times.
 AWQ_PASSAGES = 64
-_GRIDS: dict[Method, str] = {
+_GRIDS: dict[MethodName, str] = {
     "RTN": "symmetric",
     "GPTQ": "symmetric, activation order, damping 0.01",
     "AWQ": "affine, 20 scales tried",
@@ -45,14 +45,14 @@ _GRIDS: dict[Method, str] = {
 
 
 def quantize(
-    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, method: Method, bits: int, device: str = "cpu"
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], *, method: MethodName, bits: int, device: str = "cpu"
 ) -> BackendResult:
     """RTN reads no text, AWQ the first 64 texts."""
     return quantize_copy(model, tokenizer, texts, method, bits, device)[0]
 
 
 def quantize_copy(
-    model: torch.nn.Module, tokenizer: Any, texts: list[str], method: Method, bits: int, device: str
+    model: torch.nn.Module, tokenizer: Any, texts: list[str], method: MethodName, bits: int, device: str
 ) -> tuple[BackendResult, torch.nn.Module]:
     """The result, and the copy of the model that the library quantized."""
     # llmcompressor logs to what standard output is when it is imported.
@@ -90,7 +90,7 @@ def quantize_copy(
     return result, library_model
 
 
-def _recipe(model: torch.nn.Module, method: Method, bits: int, ignore: list[str]) -> list[Any]:
+def _recipe(model: torch.nn.Module, method: MethodName, bits: int, ignore: list[str]) -> list[Any]:
     from compressed_tensors.utils import match_named_modules
     from llmcompressor.modifiers.gptq import GPTQModifier
     from llmcompressor.modifiers.quantization import QuantizationModifier
@@ -186,7 +186,7 @@ def _pinning_where_possible() -> Iterator[None]:
         setattr(torch.Tensor, "pin_memory", pin_memory)  # noqa: B010
 
 
-def _backend(method: Method, summary: str) -> Backend:
+def _backend(method: MethodName, summary: str) -> Backend:
     return Backend(
         f"llmcompressor-{method.lower()}",
         summary,

@@ -1,4 +1,4 @@
-"""The size of what a back end made, counted as our own methods are: in full, and with 16 bits for what was left alone."""
+"""The size of what a back end made, counted as for our methods: in full, and with 16 bits for what was left alone."""
 
 from __future__ import annotations
 

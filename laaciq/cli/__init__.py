@@ -6,8 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from laaciq.cli import (
     bench,
@@ -30,6 +29,8 @@ from laaciq.cli import (
     texts,
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
+from laaciq.cli.messages import make_messages_inert, print_traceback
+from laaciq.engine.terminal import Terminal
 from laaciq.errors import LaaciqError
 from laaciq.version import __version__
 
@@ -71,14 +72,19 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. What the user can fix is one sentence on standard error and exit status 2; Ctrl-C and SIGTERM are one line that
-    says how to continue, and exit status 130 or 143."""
+    """Run the command line. An error that the user can fix is one sentence on standard error and exit status 2. Ctrl-C and SIGTERM give one
+    line that says how to resume, and exit status 130 or 143.
+    """
+    make_messages_inert()
     try:
         with interruptible():
             app(prog_name="laaciq")
     except LaaciqError as error:
-        Console(stderr=True).print(f"[bold red]laaciq:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        Terminal(stderr=True).print(Text.assemble(("laaciq:", "bold red"), f" {error}"), soft_wrap=True)
         sys.exit(2)
     except Interrupted as interruption:
-        Console(stderr=True).print(interruption_message(sys.argv), soft_wrap=True, highlight=False, markup=False)
+        Terminal(stderr=True).print(interruption_message(sys.argv), soft_wrap=True)
         sys.exit(interruption.status)
+    except Exception as error:
+        print_traceback(error)
+        sys.exit(1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from laaciq import speed
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_table
 from laaciq.commands.bench import bench as bench_verb
 from laaciq.engine.progress import TerminalProgress
 from laaciq.options import BenchOptions
@@ -21,9 +21,9 @@ def bench(as_json: shared.AsJson = False, device: shared.Device = "auto", **give
     """Measure tokens per second and memory of a quantized checkpoint beside its original."""
     result = bench_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
     else:
-        Console().print(bench_table(result))
+        print_table(bench_table(result))
 
 
 def bench_table(result: speed.Bench) -> RenderableType:

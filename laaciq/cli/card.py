@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_lines
 from laaciq.options import CardOptions
 
 
 @shared.takes(CardOptions)
 def card(
-    out: Annotated[Path | None, typer.Option(help="File for the card; README.md in RUN/checkpoint by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the card. Default: README.md in RUN/checkpoint.")] = None,
     overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:
@@ -21,4 +22,4 @@ def card(
     from laaciq.commands.card import card as card_verb
 
     written = card_verb(**given, out=out, overwrite=overwrite)
-    shared.print_lines(f"Card: {written.path}", *written.lacking)
+    print_lines(f"Card: {written.path}", *written.lacking)

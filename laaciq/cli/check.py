@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines
 from laaciq.options import CheckOptions
 
 
@@ -30,8 +31,7 @@ def check(as_json: shared.AsJson = False, **given: Any) -> None:
 
     result = check_verb(**given)
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
     else:
-        for limit in result.limits:
-            typer.echo(str(limit))
+        print_lines(*map(str, result.limits))
     raise typer.Exit(result.exit_status)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_table
 from laaciq.errors import BadOption
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @shared.takes()
 def clipping(
-    bits: Annotated[str | None, typer.Option(help="Bits per code, 2 to 8, such as '3,4'; all by default.")] = None,
+    bits: Annotated[str | None, typer.Option(help="Bits per code, 2 to 8, for example '3,4'. Default: all.")] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Optimal clipping thresholds by distribution and bits, the formulas for them, and what a shared threshold costs."""
@@ -31,7 +31,7 @@ def clipping(
 
     chosen = tuple(FITTED.coefficients) if bits is None else shared.split_numbers("bits", bits)
     if not chosen:
-        raise BadOption(f"bits {bits!r} are no numbers: give for example 2,3,4")
+        raise BadOption(f"bits {bits!r} is not a list of numbers: give for example 2,3,4")
     formulas = {
         "published": {width: PUBLISHED.at(width) for width in chosen if width in PUBLISHED},
         "fitted": {width: FITTED.at(width) for width in chosen},
@@ -45,24 +45,22 @@ def clipping(
             "errors": {name: [asdict(row) for row in rows] for name, rows in errors.items()},
             "sharing": [asdict(cost) for cost in costs],
         }
-        typer.echo(json.dumps(content, ensure_ascii=False, indent=1))
+        print_json(content)
         return
-    console = Console()
-    _show(console, "Optimal thresholds α*/σ, by what is minimised", _threshold_table(thresholds, chosen))
+    _show("Optimal thresholds α*/σ, by what is minimised", _threshold_table(thresholds, chosen))
     title = "α*/σ ≈ c + d·ln(1+κ): worst error of α, median and worst excess error (model)"
-    _show(console, title, _formula_table(formulas, errors))
+    _show(title, _formula_table(formulas, errors))
     for title, part, whole in (
         ("Cost of sharing the threshold of κ = 3, in % of the least error", "excess", "least_mse"),
         ("The parabola in α, as a multiple of that cost", "second_order", "excess"),
         ("The quadratic law in κ, as a multiple of that cost", "quadratic_law", "excess"),
     ):
-        _show(console, title, _sharing_table(costs, chosen, part, whole))
+        _show(title, _sharing_table(costs, chosen, part, whole))
 
 
-def _show(console: Console, title: str, table: Table) -> None:
-    """The title on a line above: a narrow table would fold it."""
-    console.print(f"\n{title}", style="italic", highlight=False)
-    console.print(table)
+def _show(title: str, table: Table) -> None:
+    """Prints a table with its title on the line above: a narrow table would fold the title."""
+    print_table("", Text(title, style="italic"), table)
 
 
 def _thresholds(bits: tuple[int, ...]) -> list[dict[str, Any]]:

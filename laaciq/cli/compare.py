@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import CompareOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.studies.comparison import Comparison
 
 # Columns of the report's table by their place there: heading, and importance where the terminal is narrow. Libraries left layers
@@ -32,29 +34,14 @@ _COLUMNS: dict[int, tuple[str, int | None]] = {
 }
 
 
-@shared.takes(CompareOptions)
-def compare(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
-    """Quantize with several libraries and methods, and compare what each costs each language, and its size.
+@measures(CompareOptions)
+def compare(result: Comparison, folder: Path) -> None:
+    """Quantize with several libraries and methods, and compare their sizes and what each costs each language.
 
-    Run again, it resumes. Run in another environment, which has other libraries, it adds their rows.
+    If it is interrupted, the same command resumes. In an environment with other libraries, it adds their rows.
     """
-    folder = shared.folder_for(CompareOptions, given, out)
-
-    from laaciq.commands.compare import compare as compare_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    comparison = compare_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(comparison.model_dump_json(indent=1))
-        return
-    Console().print(compare_table(comparison))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(compare_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
 
 
 @shared.takes()
@@ -67,16 +54,14 @@ def backends(as_json: shared.AsJson = False) -> None:
 
     if as_json:
         shown = ("name", "summary", "library", "extra", "bits", "reads_text", "installed")
-        typer.echo(
-            json.dumps([{name: getattr(backend, name) for name in shown} for backend in BACKENDS.values()], indent=1)
-        )
+        print_json([{name: getattr(backend, name) for name in shown} for backend in BACKENDS.values()])
         return
     table = Table("name", "what it does", "bits", "reads text", "installed", box=None)
     for backend in BACKENDS.values():
         bits, reads = ", ".join(map(str, backend.bits)), "yes" if backend.reads_text else "no"
-        installed = "yes" if backend.installed else f"no: '.\\[{backend.extra}]'"
+        installed = "yes" if backend.installed else f"no: '.[{backend.extra}]'"
         table.add_row(backend.name, backend.summary, bits, reads, installed)
-    Console().print(table)
+    print_table(table)
 
 
 def compare_table(result: Comparison) -> RenderableType:

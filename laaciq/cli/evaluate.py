@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-
-from laaciq.cli import options as shared
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import EvaluateOptions
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@shared.takes(EvaluateOptions)
-def evaluate(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+    from laaciq.evaluation.results import Evaluation
+
+
+@measures(EvaluateOptions)
+def evaluate(result: Evaluation, folder: Path) -> None:
     """Measure what a quantized model loses in each language."""
-    folder = shared.folder_for(EvaluateOptions, given, out)
-
     from laaciq.cli.tables import evaluation_table
-    from laaciq.commands.evaluate import evaluate as evaluate_verb
-    from laaciq.engine.progress import TerminalProgress
 
-    evaluation = evaluate_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(evaluation.model_dump_json(indent=1))
-        return
-    Console().print(evaluation_table(evaluation))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(evaluation_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")

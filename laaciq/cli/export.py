@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.options import ExportOptions
 
 
@@ -30,7 +30,7 @@ def export(
 
     result = export_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
     stored = "; ".join(f"{words}: {_counted(count, 'layer')}" for words, count in result.layouts.items())
     wider = f", {_counted(result.widened, 'layer')} in a wider layout" if result.widened else ""
@@ -44,12 +44,10 @@ def export(
     lines += result.notes
     if result.vllm is not None:
         lines.append(rules_sentence(result.vllm))
-    console = Console()
-    for line in lines:
-        console.print(line, highlight=False)
+    print_table(*lines)
     if result.before is not None and result.after is not None:
-        console.print(folding_table(result.before, result.after))
-    shared.print_lines(f"Written: {result.folder}")
+        print_table(folding_table(result.before, result.after))
+    print_lines(f"Written: {result.folder}")
 
 
 def _counted(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: where the width does not suffice, columns are shortened or left out, the least important first."""
+"""Tables that fit the terminal: if the width does not suffice, columns are shortened or dropped, the least important first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult  # noqa: TID251 (only as a type)
 from rich.table import Table
 from rich.text import Text
 
@@ -15,9 +15,9 @@ Cell = str | Text
 
 @dataclass(frozen=True)
 class Column:
-    """A column whose `importance` is None always stays. Of the others, the least important goes first.
+    """A column whose `importance` is None is always shown. Of the others, the least important is dropped first.
 
-    A column with a `short` variant (heading and cells) takes that before it is left out.
+    A column with a `short` variant (heading and cells) is shortened before it is dropped.
     """
 
     heading: str

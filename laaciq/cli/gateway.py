@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.stats.estimate import Estimate
     from laaciq.studies.gateway import Gateway, ReportedSet
     from laaciq.studies.outcomes import Measure, Rank
 
 
-@shared.takes(GatewayOptions)
-def gateway(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(GatewayOptions)
+def gateway(result: Gateway, folder: Path) -> None:
     """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    folder = shared.folder_for(GatewayOptions, given, out)
-
-    from laaciq.commands.gateway import gateway as gateway_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = gateway_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(result.model_dump_json(indent=1))
-        return
-    Console().print(gateway_table(result))
-    shared.print_lines(f"Result: {folder / 'gateway.json'}")
+    print_table(gateway_table(result))
+    print_lines(f"Result: {folder / 'gateway.json'}")
 
 
 def gateway_table(result: Gateway) -> RenderableType:
@@ -113,11 +100,11 @@ def _footer(result: Gateway) -> list[Text]:
 def _best(result: Gateway, measure: Measure) -> str:
     best, share = result.best(measure), result.best_share[measure]
     held = " and ".join(
-        f"{'holds' if block in best.blocks else 'does not hold'} the {name} block ({100 * share[block]:.0f} % of resamples do)"
+        f"{'' if block in best.blocks else 'not '}the {name} block ({100 * share[block]:.0f} % of resamples do)"
         for name, block in (("first", 0), ("last", result.blocks - 1))
     )
     label = {"worst": "worst loss", "disparity": "disparity"}[measure]
-    return f"Best by {label} on validation text: {set_name(best.blocks)}. It {held}."
+    return f"Best by {label} on validation text: {set_name(best.blocks)}. It contains {held}."
 
 
 def _standing(tested: ReportedSet, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import signal
 import sys
@@ -11,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from laaciq.engine.escaping import shell_command
+
 # Commands that write finished parts to a folder, and go on from there when they are run again.
 RESUMABLE = frozenset({"run", "plan", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"})
 
 
 class Interrupted(BaseException):
-    """By a signal. No KeyboardInterrupt: typer ends the process on that by itself, without a word."""
+    """An interruption by a signal. Not a KeyboardInterrupt, on which typer ends the process silently."""
 
     def __init__(self, number: int) -> None:
         self.status = 128 + number
@@ -24,7 +25,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, SIGINT and SIGTERM raise `Interrupted`. A second signal ends the process at once."""
+    """Context manager: SIGINT and SIGTERM raise `Interrupted`. A second signal ends the process at once."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -42,12 +43,12 @@ def interruptible() -> Iterator[None]:
 
 
 def interruption_message(arguments: Sequence[str]) -> str:
-    """`arguments` are those of the process, `sys.argv`."""
+    """One line that says how to resume; `arguments` are those of the process, `sys.argv`."""
     program, *words = arguments
     command = next((word for word in words if not word.startswith("-")), None)
     if command not in RESUMABLE:
         return "Interrupted."
-    return f"Interrupted. Continue with: {shlex.join([*_program(program), *words])}"
+    return f"Interrupted. Continue with: {shell_command([*_program(program), *words])}"
 
 
 def _program(program: str) -> list[str]:

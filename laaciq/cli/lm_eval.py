@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_lines
+from laaciq.engine.escaping import shell_command
 from laaciq.options import TasksOptions
 
 
 @shared.takes(TasksOptions)
 def tasks(
-    out: Annotated[Path, typer.Argument(help="Folder for the task files, to be given to lm-eval as --include_path.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the task files; pass it to lm-eval as --include_path.")],
     overwrite: shared.Overwrite = False,
     **given: Any,
 ) -> None:
@@ -22,15 +23,16 @@ def tasks(
     from laaciq.commands.tasks import tasks as tasks_verb
 
     written = tasks_verb(out, overwrite=overwrite, **given)
-    first = next(iter(written.groups))
-    shared.print_lines(
+    harness = ["laaciq", "lm-eval", "run", "--model", "laaciq", "--model_args", "pretrained=CHECKPOINT"]
+    words = [*harness, "--include_path", str(out), "--tasks", next(iter(written.groups))]
+    print_lines(
         *(f"{group}: {', '.join(members)}" for group, members in written.groups.items()),
-        f"Next: laaciq lm-eval run --model laaciq --model_args pretrained=CHECKPOINT --include_path {shlex.quote(str(out))} --tasks {first}",
+        f"Next: {shell_command(words)}",
     )
 
 
 def lm_eval(words: Annotated[list[str] | None, typer.Argument(help="Arguments of lm-eval.")] = None) -> None:
-    """Run lm-evaluation-harness with 'laaciq' among its models. All further arguments are its own."""
+    """Run lm-evaluation-harness with 'laaciq' among its models. All other arguments go to lm-evaluation-harness."""
     from laaciq.lm_eval import command_line
 
     command_line(words or [])

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.studies.mixture_results import MixtureStudy, Setting
 
 
-@shared.takes(MixtureOptions)
-def mixture(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(MixtureOptions)
+def mixture(result: MixtureStudy, folder: Path) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    folder = shared.folder_for(MixtureOptions, given, out)
-
-    from laaciq.commands.mixture import mixture as mixture_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = mixture_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(result.model_dump_json(indent=1))
-        return
-    Console().print(mixture_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(mixture_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
 
 
 def mixture_table(result: MixtureStudy) -> RenderableType:

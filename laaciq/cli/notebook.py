@@ -6,7 +6,9 @@ from importlib import import_module
 from io import StringIO
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
+
+from laaciq.engine.terminal import Terminal
 
 # A notebook's cell is wider than a terminal.
 _WIDTH = 110
@@ -28,6 +30,6 @@ def html_of(result: Any) -> str:
     module, _, function = TABLES[type(result).__name__].partition(":")
     table: RenderableType = getattr(import_module(module), function)(result)
     # Printed to nowhere: the record is what is exported.
-    console = Console(record=True, width=_WIDTH, file=StringIO(), force_jupyter=False)
+    console = Terminal(record=True, width=_WIDTH, file=StringIO(), force_jupyter=False)
     console.print(table)
     return console.export_html(code_format=_PAGE, inline_styles=True)

@@ -1,7 +1,7 @@
-"""Options of commands. Most come from the typed options of `laaciq.options`, so that a name, its default and its help stand in one place.
+"""Options of commands. Most come from the typed options of `laaciq.options`, so that name, default and help are in one place.
 
-A command that is decorated with `takes` receives as `**given` only what was typed or stands in a recipe file. So pydantic's `model_fields_set`
-is what the user gave, and an option that a method does not read can be refused.
+A command decorated with `takes` receives as `**given` only the options on the command line or in a recipe file. So pydantic's
+`model_fields_set` is what the user gave, and an option that a method does not read can be refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
-from rich.console import Console
 from typer.models import ArgumentInfo
 
 from laaciq.cli.completion import COMPLETERS
@@ -55,13 +54,9 @@ _ORDER = {name: place for place, name in enumerate(PANEL_OF)}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of tables.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if there is one, else cpu.")
+    Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if available, else cpu.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote to the same place.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Folder for the results, by default one in laaciq-runs. The same command continues in it."),
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote there.")]
 
 
 def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -86,19 +81,6 @@ def takes(kind: type[Options] | None = None) -> Callable[[Callable[..., None]], 
         return invoked
 
     return decorate
-
-
-def folder_for(kind: type[Options], given: dict[str, Any], out: Path | None) -> Path:
-    """Where a command writes. Wrong options are refused here, before anything heavy is imported."""
-    options = kind.of(**given)
-    return options.default_folder if out is None else out
-
-
-def print_lines(*lines: str) -> None:
-    """Sentences and paths as they are: unwrapped, so that a command can be copied."""
-    console = Console(highlight=False, soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -192,7 +174,7 @@ def split_numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in text.split(",") if number.strip())
     except ValueError:
-        raise BadOption(f"{option} {text!r} are no numbers: give for example 2,3,4") from None
+        raise BadOption(f"{option} {text!r} is not a list of numbers: give for example 2,3,4") from None
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -205,7 +187,7 @@ _CONFIG = _keyword(
     Annotated[
         Path | None,
         typer.Option(
-            help="YAML file of options, such as the recipe.yaml that every run writes. What is typed wins.",
+            help="YAML file of options, such as the recipe.yaml that every run writes. Options on the command line take precedence.",
             callback=read_config,
             is_eager=True,
         ),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.engine.escaping import shell_command
 from laaciq.options import PlanOptions
 
 if TYPE_CHECKING:
@@ -38,21 +38,18 @@ def plan(
 
     planning = plan_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(planning.model_dump_json(indent=1))
+        print_json(planning)
         return
-    console = Console()
-    console.print(_bits_table(planning))
+    print_table(_bits_table(planning))
     if planning.front:
-        console.print(_front_table(planning))
-    for sentence in planning_sentences(planning):
-        console.print(sentence, highlight=False)
+        print_table(_front_table(planning))
     size = planning.plan.size
-    console.print(
+    print_table(
+        *planning_sentences(planning),
         f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
-        highlight=False,
     )
-    shared.print_lines(
-        f"Next: {shlex.join(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}"
+    print_lines(
+        f"Next: {shell_command(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}"
     )
 
 

@@ -1,17 +1,18 @@
-"""`laaciq profile`, `laaciq screen`, `laaciq survey`: what can be known before quantizing."""
+"""`laaciq profile`, `laaciq screen`, `laaciq survey`: what is known before quantization."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.engine.escaping import shell_command
 from laaciq.options import ProfileOptions, ScreenOptions, SurveyOptions
 
 if TYPE_CHECKING:
@@ -20,26 +21,11 @@ if TYPE_CHECKING:
     from laaciq.profiling.results import Profile
 
 
-@shared.takes(ProfileOptions)
-def profile(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(ProfileOptions)
+def profile(result: Profile, folder: Path) -> None:
     """Measure what is in the weights and how each language uses them."""
-    folder = shared.folder_for(ProfileOptions, given, out)
-
-    from laaciq.commands.profile import profile as profile_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = profile_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(result.model_dump_json(indent=1))
-        return
-    Console().print(profile_tables(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}", f"Next: {shlex.join(['laaciq', 'screen', str(folder)])}")
+    print_table(profile_tables(result))
+    print_lines(f"Report: {folder / 'report.html'}", f"Next: {shell_command(['laaciq', 'screen', str(folder)])}")
 
 
 @shared.takes(ScreenOptions)
@@ -52,7 +38,7 @@ def screen(as_json: shared.AsJson = False, device: shared.Device = "auto", **giv
 
     screening = screen_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(screening.model_dump_json(indent=1))
+        print_json(screening)
     else:
         _print_screening(screening)
 
@@ -67,13 +53,13 @@ def survey(as_json: shared.AsJson = False, device: shared.Device = "auto", **giv
 
     rows = survey_verb(**given, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(json.dumps([row.model_dump() for row in rows], indent=1))
+        print_json([row.model_dump() for row in rows])
     else:
-        Console().print(_survey_table(rows))
+        print_table(_survey_table(rows))
 
 
 def profile_tables(result: Profile) -> RenderableType:
-    """By block, and by language."""
+    """Tables by block and by language."""
     return Group(_block_table(result), _language_table(result))
 
 
@@ -111,21 +97,18 @@ def _language_table(result: Profile) -> Table:
 
 
 def _print_screening(result: Screening) -> None:
-    console = Console(highlight=False)
     answers = {True: "yes", False: "no", None: "unknown"}
     for condition in result.conditions:
-        console.print(
-            f"[bold]{condition.name}[/] {condition.question} [bold]{answers[condition.answer]}[/]: {condition.measured}"
-        )
-    for box in result.checklist:
-        console.print(f"{'☑' if box.done else '☐'} {box.question} {box.answer}")
+        name, answer = (condition.name, "bold"), (answers[condition.answer], "bold")
+        print_table(Text.assemble(name, f" {condition.question} ", answer, f": {condition.measured}"))
+    print_table(*(f"{'☑' if box.done else '☐'} {box.question} {box.answer}" for box in result.checklist))
     colour = {"HIGH": "red", "MODERATE": "yellow", "LOW": "green"}[result.risk]
-    console.print(f"Risk of disparity: [bold {colour}]{result.risk}[/]. {result.prediction}")
-    console.print(f"Strategy: {result.strategy}")
+    risk = (result.risk, f"bold {colour}")
+    print_table(Text.assemble("Risk of disparity: ", risk, f". {result.prediction}"), f"Strategy: {result.strategy}")
 
 
 def _survey_table(rows: list[SurveyRow]) -> Table:
-    """Facts down, models across: few models, many facts."""
+    """One row per fact, one column per model."""
     table = Table(title="Survey", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for row in rows:

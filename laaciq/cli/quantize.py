@@ -1,17 +1,16 @@
-"""`laaciq quantize` writes checkpoints; `laaciq methods` says by which methods."""
+"""`laaciq quantize` writes checkpoints; `laaciq methods` lists the methods."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.engine.escaping import shell_command
 from laaciq.options import METHODS, QuantizeOptions
 
 
@@ -32,13 +31,13 @@ def quantize(
 
     result = quantize_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        print_json(result)
         return
     folders = list(result.folders.values())
-    Console().print(size_sentence(result.plans), highlight=False)
-    shared.print_lines(
+    print_table(size_sentence(result.plans))
+    print_lines(
         *(f"Written: {folder}" for folder in folders),
-        f"Next: {shlex.join(['laaciq', 'evaluate', folders[0], '--against', options.model])}",
+        f"Next: {shell_command(['laaciq', 'evaluate', folders[0], '--against', options.model])}",
     )
 
 
@@ -46,11 +45,9 @@ def quantize(
 def methods(as_json: shared.AsJson = False) -> None:
     """List the methods, one line each."""
     if as_json:
-        typer.echo(
-            json.dumps({method.name: method.summary for method in METHODS.values()}, indent=1, ensure_ascii=False)
-        )
+        print_json({method.name: method.summary for method in METHODS.values()})
         return
     table = Table("method", "what it does", "reads text", box=None)
     for method in METHODS.values():
         table.add_row(method.name, method.summary, "yes" if method.reads_text else "no")
-    Console().print(table)
+    print_table(table)

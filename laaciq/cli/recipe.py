@@ -1,4 +1,4 @@
-"""`--config`: values of a recipe file take the place of a command's defaults, so that what is typed wins."""
+"""`--config`: values of a recipe file replace a command's defaults, so that options on the command line take precedence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from laaciq.engine.recipe import read_recipe
 from laaciq.errors import BadOption
 
-# Those of the command line itself, which no recipe holds.
+# Options of the command line that a recipe cannot set.
 _EXCLUDED = {"config", "help"}
 
 
@@ -24,7 +24,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def defaults_of(recipe: dict[str, Any], parameters: Iterable[Any]) -> dict[str, Any]:
-    """The recipe by names of `parameters`, its values as the command line would have them."""
+    """The recipe by parameter name, with values as on the command line."""
     parameter_of = {
         _plain(switch): (parameter, switch in parameter.secondary_opts)
         for parameter in parameters
@@ -35,7 +35,7 @@ def defaults_of(recipe: dict[str, Any], parameters: Iterable[Any]) -> dict[str, 
     for key, value in recipe.items():
         if _plain(key) not in parameter_of:
             near = difflib.get_close_matches(_plain(key), parameter_of, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(parameter_of))}"
+            hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(sorted(parameter_of))}"
             raise BadOption(f"unknown option {key!r} in the recipe: {hint}")
         parameter, negated = parameter_of[_plain(key)]
         if value is not None:
@@ -44,7 +44,7 @@ def defaults_of(recipe: dict[str, Any], parameters: Iterable[Any]) -> dict[str, 
 
 
 def _typed(key: str, value: Any, parameter: Any, negated: bool) -> Any:
-    """A YAML value as if it had been typed."""
+    """A YAML value in the form of the command line."""
     if getattr(parameter, "is_flag", False):
         if not isinstance(value, bool):
             raise BadOption(f"option {key!r} in the recipe cannot be {value!r}: give true or false")

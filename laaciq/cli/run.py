@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import RunOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.commands.run import RunResult
 
 
-@shared.takes(RunOptions)
-def run(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(RunOptions)
+def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    folder = shared.folder_for(RunOptions, given, out)
-
-    # Heavy imports wait until options are known to be right, so that --help and errors come at once.
-    from laaciq.commands.run import run as run_verb
-    from laaciq.engine.progress import TerminalProgress
     from laaciq.report.next_step import next_steps
 
-    result = run_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(result.model_dump_json(indent=1))
-        return
-    console = Console()
-    console.print(run_table(result))
-    shared.print_lines(f"Report: {folder / 'report.html'}")
+    print_table(run_table(result))
+    print_lines(f"Report: {folder / 'report.html'}")
     size = result.plans.first.size.block_bits_per_weight
-    shared.print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
+    print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
 
 
 def run_table(result: RunResult) -> RenderableType:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult  # noqa: TID251 (only as a type)
 from rich.table import Table
 from rich.text import Text
 
-from laaciq.cli import options as shared
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import SensitivityOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.studies.sensitivity import Sensitivity
 
 # Characters of a cell and of a language's label, with the space after them.
@@ -22,29 +24,14 @@ _CELL = 7
 _LABEL = 17
 
 
-@shared.takes(SensitivityOptions)
-def sensitivity(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(SensitivityOptions)
+def sensitivity(result: Sensitivity, folder: Path) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    folder = shared.folder_for(SensitivityOptions, given, out)
-
-    from laaciq.commands.sensitivity import sensitivity as sensitivity_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = sensitivity_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(result.model_dump_json(indent=1))
-        return
-    Console().print(sensitivity_table(result))
-    shared.print_lines(f"Result: {folder / 'sensitivity.json'}")
+    print_table(sensitivity_table(result))
+    print_lines(f"Result: {folder / 'sensitivity.json'}")
 
 
 def sensitivity_table(result: Sensitivity) -> RenderableType:

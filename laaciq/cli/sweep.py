@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli import options as shared
 from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
+from laaciq.cli.measuring import measures
+from laaciq.cli.printing import print_lines, print_table
 from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laaciq.stats.estimate import Estimate
     from laaciq.studies.sweep import Sweep
 
 
-@shared.takes(SweepOptions)
-def sweep(
-    out: shared.Out = None,
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@measures(SweepOptions)
+def sweep(result: Sweep, folder: Path) -> None:
     """Quantize to several bit widths, and find the fewest bits that each language tolerates.
 
-    Run again, it resumes.
+    If it is interrupted, the same command resumes.
     """
-    folder = shared.folder_for(SweepOptions, given, out)
-
-    from laaciq.commands.sweep import sweep as sweep_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = sweep_verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        typer.echo(result.model_dump_json(indent=1))
-        return
-    Console().print(sweep_table(result))
-    shared.print_lines(f"Result: {folder / 'sweep.json'}")
+    print_table(sweep_table(result))
+    print_lines(f"Result: {folder / 'sweep.json'}")
 
 
 def sweep_table(result: Sweep) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables of the command line that several commands share."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BAR_WIDTH = 12
 
 
 def evaluation_table(evaluation: Evaluation, baseline: Evaluation | None = None) -> RenderableType:
-    """By language, worst first; languages that the original does not serve stand at the end.
+    """Results by language, worst first; languages that the original does not serve come last.
 
-    With a `baseline`, its D stands in the place of agreement. Where the terminal is narrow, D and its interval stay longest.
+    With a `baseline`, its D replaces the agreement. In a narrow terminal, D and its interval are dropped last.
     """
     results = evaluation.worst_first
     longest = max((r.degradation.value for r in evaluation.judged if r.degradation), default=0.0)
@@ -114,7 +114,7 @@ def _footer(evaluation: Evaluation) -> list[Text]:
 
 
 def folding_table(before: Evaluation, after: Evaluation) -> Table:
-    """What folding costs each language."""
+    """D of each language before and after folding."""
     table = Table(title="D before and after folding", title_justify="left", box=None, pad_edge=False)
     table.add_column("language")
     for heading in ("before", "after"):
@@ -133,7 +133,7 @@ def _loss(result: LanguageResult) -> str:
 
 
 def generation_table(results: list[GenerationResult]) -> Table:
-    """What users notice first: does the continuation stay in the language, is it garbled, before and after."""
+    """Shares of continuations that stay in the language and that are garbled, before and after."""
     table = Table(title="Greedy continuations, original → quantized", title_justify="left", box=None)
     for heading in ("language", "stays in the language", "garbled"):
         table.add_column(heading, justify="left" if heading == "language" else "right")

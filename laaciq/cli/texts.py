@@ -1,15 +1,14 @@
-"""`laaciq texts`: what a set of texts holds."""
+"""`laaciq texts`: the contents of a set of texts."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json, print_table
 from laaciq.corpus import Texts, read_texts
 from laaciq.options import BUILTIN
 
@@ -20,16 +19,16 @@ def texts(
         str, typer.Argument(help="Texts: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.")
     ] = BUILTIN,
     languages: Annotated[
-        str | None, typer.Option(help="Show these languages only, such as 'eng,swa,Tamil'; all by default.")
+        str | None, typer.Option(help="Show only these languages, for example 'eng,swa,Tamil'. Default: all.")
     ] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the languages, scripts, passages and bytes of a set of texts."""
     chosen = read_texts(source).select(None if languages is None else shared.split_names(languages))
     if as_json:
-        typer.echo(json.dumps(_summary(chosen), ensure_ascii=False, indent=1))
+        print_json(_summary(chosen))
     else:
-        Console().print(_table(chosen))
+        print_table(_table(chosen))
 
 
 def _summary(texts: Texts) -> dict[str, object]:

@@ -114,10 +114,10 @@ class StudentT(Distribution):
 
         From T²/(ν+T²) ~ Beta(1/2, ν/2); I is the regularised incomplete beta function, B the complete one.
         """
-        freedom, half = (self.df - order) / 2, (order + 1) / 2
-        factor = np.exp(special.betaln(freedom, half) - special.betaln(self.df / 2, 0.5))
+        first, second = (self.df - order) / 2, (order + 1) / 2
+        factor = np.exp(special.betaln(first, second) - special.betaln(self.df / 2, 0.5))
         spread = self.df - 2
-        tail = special.betainc(freedom, half, spread / (spread + np.asarray(alpha, dtype=np.float64) ** 2))
+        tail = special.betainc(first, second, spread / (spread + np.asarray(alpha, dtype=np.float64) ** 2))
         return spread ** (order / 2) * factor * tail
 
     def __str__(self) -> str:

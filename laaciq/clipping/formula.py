@@ -1,7 +1,7 @@
-"""The threshold from kurtosis and bits alone: α*/σ ≈ f(κ, B) = c_B + d_B·ln(1+κ), as published and as we fit it.
+"""The threshold from kurtosis and bits alone: α*/σ ≈ f(κ, B) = c_B + d_B·ln(1+κ), with published and with our coefficients.
 
-κ alone does not determine α*: two distributions of one κ have different tails and different optima. `error_table` says what that costs;
-where the weights themselves are at hand, `optimum.true_optimal_threshold` needs no formula.
+κ alone does not determine α*: two distributions with the same κ have different tails and different optima. `error_table` shows the cost. If
+the weights are available, `optimum.true_optimal_threshold` needs no formula.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Coefficients(NamedTuple):
 
 @dataclass(frozen=True)
 class Formula:
-    """Coefficients by bits; a κ below `least_kurtosis` is taken as that, since ln(1+κ) has no value from κ = −1 down (uniform: −1.2)."""
+    """Coefficients by bits. A κ below `least_kurtosis` is clamped to it, because ln(1+κ) is undefined from κ = −1 down (uniform: −1.2)."""
 
     name: str
     coefficients: Mapping[int, Coefficients]
@@ -79,7 +79,7 @@ def clip_ratio(kurtosis: ArrayLike, bits: int, formula: Formula = FITTED) -> np.
 
 @dataclass(frozen=True)
 class FormulaError:
-    """One distribution: its optimum under the noise model, the formula's α, and what it costs to use the latter."""
+    """One distribution: its optimum under the noise model, the formula's α, and the cost of using the latter."""
 
     bits: int
     distribution: str
@@ -91,7 +91,9 @@ class FormulaError:
 
 
 def error_table(formula: Formula = FITTED, bits: Iterable[int] | None = None) -> list[FormulaError]:
-    """`relative_error` is α/α* − 1, `excess_mse` is MSE(α)/MSE(α*) − 1; of every member of `FAMILY`, at `bits` or all that `formula` has."""
+    """`relative_error` is α/α* − 1, `excess_mse` is MSE(α)/MSE(α*) − 1; for every member of `FAMILY`, at `bits` or at all widths of
+    `formula`.
+    """
     rows = []
     for width in formula.coefficients if bits is None else bits:
         for member in FAMILY:
@@ -106,5 +108,5 @@ def error_table(formula: Formula = FITTED, bits: Iterable[int] | None = None) ->
 def _clamped(kurtosis: ArrayLike, formula: Formula) -> np.ndarray:
     kurtosis = np.asarray(kurtosis, dtype=np.float64)
     if np.isnan(kurtosis).any():
-        raise BadOption("a kurtosis is NaN: weights without spread have none")
+        raise BadOption("a kurtosis is NaN: constant weights have none")
     return np.maximum(kurtosis, formula.least_kurtosis)

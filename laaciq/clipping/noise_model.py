@@ -1,7 +1,7 @@
-"""The noise model: clipping error plus uniform rounding noise Δ²/12, as ACIQ has it. A model, not the error of Q_α (`quantizer.true_mse`).
+"""The noise model of ACIQ: clipping error plus uniform rounding noise Δ²/12. It is not the true error of Q_α (`quantizer.true_mse`).
 
-It takes rounding errors as uniform over a step, also beyond α, where there are none. Good while the density hardly changes over a step
-and little is clipped, from some 4 bits on; below, its optimum and that of the true error part.
+It assumes rounding errors uniform over a step, even beyond α, where there are none. Good if the density hardly changes over a step and
+little is clipped, from about 4 bits on. Below that, its optimum departs from that of the true error.
 """
 
 from __future__ import annotations

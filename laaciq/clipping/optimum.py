@@ -1,4 +1,4 @@
-"""The best clipping threshold α*: of a distribution under the noise model, and of anything under the true error of Q_α."""
+"""The optimal clipping threshold α*: of a distribution under the noise model, and of any data under the true error of Q_α."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def true_optimal_threshold(
         if weights is not None:
             raise BadOption("a distribution takes no weights: leave `weights` out")
         lowest, highest = float(source.tail_moment(1, 0.0)), 10.0 * levels
-        # Smooth: the coarsest scan will do.
+        # Smooth, so the coarsest scan suffices.
         alphas = np.geomspace(lowest, highest, SCANNED[0])
         return _least(lambda alpha: float(true_mse(source, alpha, bits)), alphas)
     magnitudes, shares = _sample(source, weights)
@@ -74,7 +74,7 @@ def true_optimal_threshold(
 
 
 def scan_points(lowest: float, highest: float, values: int) -> np.ndarray:
-    """The thresholds that are tried on so many values, at equal ratios."""
+    """The thresholds to try for this many values, at equal ratios."""
     return np.geomspace(lowest, highest, int(np.clip(_SCAN_COST // values, *SCANNED)))
 
 
@@ -88,7 +88,7 @@ def _least(error: Callable[[float], float], alphas: np.ndarray) -> Optimum:
 
 
 def _sample(source: PatternHistogram | ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Magnitudes, and the share of each: Q_α is odd, so that signs do not matter."""
+    """Magnitudes and the share of each; signs do not matter, because Q_α is odd."""
     values, counts = source, weights
     if isinstance(source, PatternHistogram):
         if weights is not None:
@@ -98,11 +98,11 @@ def _sample(source: PatternHistogram | ArrayLike, weights: ArrayLike | None) -> 
     magnitudes = np.abs(np.asarray(values, dtype=np.float64)).ravel()
     shares = np.ones_like(magnitudes) if counts is None else np.asarray(counts, dtype=np.float64).ravel()
     if shares.shape != magnitudes.shape:
-        raise BadOption(f"{len(shares)} weights for {len(magnitudes)} values: give one for each")
+        raise BadOption(f"{len(shares)} weights for {len(magnitudes)} values: give one per value")
     if not (np.isfinite(magnitudes).all() and np.isfinite(shares).all() and (shares >= 0).all()):
         raise BadOption("values must be finite, and their weights finite and not negative")
     # A zero costs nothing at any threshold: it only counts.
     kept = (shares > 0) & (magnitudes > 0)
     if not kept.any():
-        raise BadOption("all values are zero or weigh nothing: there is nothing to clip")
+        raise BadOption("all values or all weights are zero: there is nothing to clip")
     return magnitudes[kept], shares[kept] / shares.sum()

@@ -20,7 +20,7 @@ def positive(alpha: ArrayLike) -> np.ndarray:
     """Clipping thresholds as an array, all positive and finite or a `BadOption`."""
     thresholds = np.asarray(alpha, dtype=np.float64)
     if not bool(np.all((thresholds > 0) & np.isfinite(thresholds))):
-        raise BadOption(f"a clipping threshold α is a positive number, not {alpha!r}")
+        raise BadOption(f"a clipping threshold α must be a positive number, not {alpha!r}")
     return thresholds
 
 

@@ -1,7 +1,7 @@
-"""What a threshold costs that fits another kurtosis: exactly, and by the theory's quadratic law. Noise model, in units of σ².
+"""The cost of a threshold that fits another kurtosis: exactly, and by the theory's quadratic law. Noise model, in units of σ².
 
-MSE(α) − MSE(α*) ≈ ½·MSE''(α*)·(α−α*)², and with α = σ·g(κ) this is ½·MSE''·σ²·g'(κ_eff)²·(κ_eff − κ_global)². Two steps are
-approximate, and the results show both: the parabola in α, and the straight line for g.
+MSE(α) − MSE(α*) ≈ ½·MSE''(α*)·(α−α*)², and with α = σ·g(κ) this is ½·MSE''·σ²·g'(κ_eff)²·(κ_eff − κ_global)². Two steps are approximate,
+and the results show both: the parabola in α, and the straight line for g.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def sharing_cost(
     family: type[Distribution] = GeneralisedGaussian,
     step: Step = "published",
 ) -> SharingCost:
-    """Weights of κ_eff clipped at the optimum of κ_global, both members of `family`.
+    """The cost for weights of κ_eff clipped at the optimum of κ_global, both members of `family`.
 
-    g is the optimum of the family α*(κ), so that no formula's error enters. The parabolas hold in the limit κ_eff → κ_global.
+    g is the optimum of the family α*(κ), so no formula's error enters. The parabolas hold in the limit κ_eff → κ_global.
     """
 
     def optimum(kurtosis: float) -> float:
@@ -72,7 +72,7 @@ def sharing_cost(
 
 
 def sharing_table(bits: Iterable[int]) -> list[SharingCost]:
-    """A threshold for κ = 3 (Laplacian), shared by weights from nearly Gaussian to κ = 24, in both families."""
+    """The cost of a threshold for κ = 3 (Laplacian), shared by weights from nearly Gaussian to κ = 24, in both families."""
     chosen = tuple(bits)
     return [
         sharing_cost(effective, SHARED_KURTOSIS, width, family=family)

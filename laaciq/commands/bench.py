@@ -1,19 +1,19 @@
-"""`bench`: measure speed and memory in a process of its own, and return its result or the reason why it ended."""
+"""`bench`: measure speed and memory in a separate process, and return the result or the reason why it ended."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Unpack
 
 from laaciq import errors
+from laaciq.engine.escaping import command_words
+from laaciq.engine.processes import start_module
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
@@ -40,12 +40,18 @@ def bench(
     chosen = BenchOptions.of(checkpoint=checkpoint, **options)
     original = chosen.against or recorded_original(Path(chosen.checkpoint))
     request = Request(checkpoint=chosen.checkpoint, against=original, device=device, options=chosen.group(SpeedOptions))
+    # What the user has set stays.
     environment = SAFE_BFLOAT16 | os.environ if chosen.dtype == "bfloat16" else None
-    command = [sys.executable, "-m", "laaciq.speed.child", request.model_dump_json()]
     # What libraries print to standard error is shown only if the process fails.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, env=environment, text=True) as child,
+        start_module(
+            "laaciq.speed.child",
+            request.model_dump_json(),
+            environment=environment,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        ) as child,
     ):
         try:
             answer = _answer(child.stdout or (), progress or default_progress())
@@ -67,7 +73,7 @@ def recorded_original(checkpoint: Path) -> str:
             command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
         except (OSError, ValueError, KeyError):
             continue
-        match shlex.split(command):
+        match command_words(str(command)):
             case ["laaciq", "run", model, *_] if not model.startswith("--"):
                 return model
             case ["laaciq", "run", *_]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import TypeVar, Unpack
 
@@ -11,10 +10,11 @@ import yaml
 from huggingface_hub import metadata_load, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from laaciq.commands.check import read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.files import require_free_file, write_text
 from laaciq.engine.store import CARD, read_marker
 from laaciq.errors import BadOption, BrokenModel
@@ -26,15 +26,14 @@ from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.report.card import CardContents, model_card
 from laaciq.report.card_head import card_head
+from laaciq.strict import StrictModel
 
 Result = TypeVar("Result", bound=BaseModel)
 _CHECKPOINT = "checkpoint"
 
 
-class Card(BaseModel):
-    """A card that was written. `lacking` names what is missing in its metadata, and the option that adds it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Card(StrictModel):
+    """The written card. `lacking` names what is missing in its metadata, and the option that adds it."""
 
     path: str
     text: str
@@ -86,22 +85,27 @@ def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, from a run that reached its end."""
     marker = read_marker(run)
     command = "" if marker is None else str(marker.get("command", ""))
-    if marker is None or not command.startswith("laaciq run"):
-        raise BadOption(f"{run} is no run: give the folder of a finished 'laaciq run'")
-    unfinished = f"{run} is not finished: run '{command} --out {run}' again"
+    words = command_words(command)
+    if marker is None or words[:2] != ["laaciq", "run"]:
+        raise BadOption(f"{run} is not a run: give the folder of a finished 'laaciq run'")
+
+    def unfinished(reason: str = "") -> BadOption:
+        finishing = shell_command([*words, "--out", str(run)])
+        return BadOption(f"{run} is not finished{reason}. To finish it, run: {finishing}")
+
     if not marker.get("finished"):
-        raise BadOption(unfinished)
+        raise unfinished()
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
     if missing := [name for name in needed if not (run / name).exists()]:
-        raise BadOption(f"{unfinished}; {missing[0]} is missing")
+        raise unfinished(f": {missing[0]} is missing")
     evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}
     except BrokenModel as error:
-        raise BadOption(f"{unfinished}; {error}") from None
+        raise unfinished(f": {error}") from None
     if stored != decided.plans.plans or evaluation.quantized != describe(decided.plans):
-        raise BadOption(f"{unfinished}; its checkpoint is not the one that was measured")
+        raise unfinished(": its checkpoint is not the one that was measured")
     measured_beside = (run / f"{BASELINE}evaluation.json").exists() and decided.planning is not None
     return CardContents(
         name="",
@@ -127,7 +131,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
     evaluation = contents.evaluation
     original = base_model or _without_folders(evaluation.original)
     shown = {evaluation.original: original}
-    words = [shown.get(word, _without_folders(word)) for word in shlex.split(contents.command)]
+    words = [shown.get(word, _without_folders(word)) for word in command_words(contents.command)]
     bits = f"{contents.plans.first.size.block_bits_per_weight:.3g}"
     stem = re.sub(r"[^\w.-]+", "-", Path(original).name).strip(".-")
     return CardContents(
@@ -137,7 +141,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         planning=contents.planning,
         baseline=contents.baseline,
         profile=contents.profile,
-        command=shlex.join(words),
+        command=shell_command(words),
         version=contents.version,
     )
 

@@ -10,27 +10,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
+from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.verdict import rough_intervals
 from laaciq.options import CheckOptions
 from laaciq.options.keywords import CheckKeywords
+from laaciq.strict import StrictModel
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 JudgedBy = Literal["estimate", "upper end", "lower end"]
 EXIT_STATUS: dict[Verdict, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
-# The tests simulate how often intervals cover from 8 documents on; of fewer, nothing is known.
+# Tests simulate the coverage of intervals from 8 documents on; below that it is unknown.
 FEWEST_DOCUMENTS = 8
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LanguageVerdict(_Result):
+class LanguageVerdict(StrictModel):
     """One language under `--max-D`. `degradation` is None if the language collapsed."""
 
     language: str
@@ -42,7 +40,7 @@ class LanguageVerdict(_Result):
         return f"{self.name} {'collapsed' if self.degradation is None else _interval(self.degradation)}"
 
 
-class LimitVerdict(_Result):
+class LimitVerdict(StrictModel):
     """One limit. `languages` are those that fail or are inconclusive, worst first; always empty for the disparity."""
 
     option: Literal["--max-D", "--max-disparity"]
@@ -50,14 +48,14 @@ class LimitVerdict(_Result):
     judged_by: JudgedBy
     verdict: Verdict
     reason: str
-    languages: list[LanguageVerdict] = []
+    languages: list[LanguageVerdict] = Field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.verdict} {self.option} {self.limit:g}, judged by the {self.judged_by}: {self.reason}"
 
 
-class CheckResult(_Result):
-    """All limits that were given, and one verdict: FAIL if one fails, PASS only if all pass."""
+class CheckResult(StrictModel):
+    """All given limits, and one verdict: FAIL if one fails, PASS only if all pass."""
 
     verdict: Verdict
     limits: list[LimitVerdict]
@@ -68,10 +66,10 @@ class CheckResult(_Result):
 
 
 def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
-    """Judge a run's folder, or an evaluation.json: D of every served language by `max_degradation`, max D − min D by `max_disparity`. Options
-    as in `CheckOptions`.
+    """The verdict on a run's folder or an evaluation.json: D of every served language against `max_degradation`, max D − min D against
+    `max_disparity`. Options as in `CheckOptions`.
 
-    A language that collapsed fails both limits; fewer than two languages that can be compared fail `max_disparity`. `strict` judges by the
+    A language that collapsed fails both limits. With fewer than two comparable languages `max_disparity` fails. `strict` judges by the
     upper end of the interval, `lenient` by the lower end.
     """
     chosen = CheckOptions.of(run=run, **options)
@@ -92,17 +90,18 @@ def read_evaluation(run: Path) -> Evaluation:
     path = run / "evaluation.json" if run.is_dir() else run
     marker = read_marker(run) if run.is_dir() else None
     if marker is not None and not marker.get("finished"):
-        raise BadOption(f"{run} is not finished: run '{marker.get('command', 'laaciq run')} --out {run}' again")
+        words = command_words(str(marker.get("command", "laaciq run")))
+        raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
     try:
         return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError:
-        raise BadOption(f"{run} holds no evaluation: give the folder of a finished 'laaciq run'") from None
+        raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'") from None
     except (ValidationError, UnicodeDecodeError):
-        raise BadOption(f"{path} is no evaluation of this version: run 'laaciq run' again") from None
+        raise BadOption(f"{path} is not an evaluation of this version: run 'laaciq run' again") from None
 
 
 def judge(estimate: Estimate, limit: float, judged_by: JudgedBy, *, documents: int) -> Verdict:
-    """One value under one limit, by the rule at the top of this file."""
+    """The verdict on one value and one limit, by the rule at the top of this file."""
     if judged_by != "lower end" and estimate.value > limit:
         return "FAIL"
     if documents < FEWEST_DOCUMENTS:
@@ -118,7 +117,7 @@ def _check_degradation(evaluation: Evaluation, limit: float, judged_by: JudgedBy
     not_served = len(evaluation.languages) - len(served)
     pronoun = "it" if not_served == 1 else "them"
     more = f"; {not_served} not judged, since the original does not serve {pronoun}" if not_served else ""
-    reason = "the original serves no language, so that there is nothing to judge"
+    reason = "the original serves no language, so there is nothing to judge"
     if languages:
         lists = [
             f"{_count(members)} of {len(languages)} {verb}: {', '.join(map(str, members))}"
@@ -162,7 +161,7 @@ def _check_disparity(evaluation: Evaluation, limit: float, judged_by: JudgedBy) 
 
 
 def _worst(verdicts: list[Verdict]) -> Verdict:
-    """INCONCLUSIVE also if there is nothing to judge."""
+    """The worst verdict; INCONCLUSIVE if there is none."""
     if "FAIL" in verdicts:
         return "FAIL"
     return "PASS" if verdicts and "INCONCLUSIVE" not in verdicts else "INCONCLUSIVE"

@@ -51,7 +51,7 @@ def compare(
     )  # fmt: skip
     session.announce(
         f"Comparing {len(compared)} methods on {session.folder.name} at {chosen.bits} bits, calibrated on {chosen.calibration!r}; "
-        f"results go to {target}. What libraries take to quantize is not known beforehand. Measuring all methods comes on top.",
+        f"results go to {target}. The time that libraries take to quantize is unknown and not included.",
         [session.costs.loading(), *[session.costs.measuring(test)] * len(compared)],
     )
     table = Rows(session, chosen.bits)

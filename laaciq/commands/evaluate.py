@@ -69,11 +69,12 @@ def _require_same_tokens(original: LanguageModel, quantized: LanguageModel) -> N
     probe = "Habari, 世界! नमस्ते 123"
     if original.kind != quantized.kind:
         raise BadOption(
-            f"{quantized.folder.name} is {quantized.kind} and {original.folder.name} is {original.kind}: they are no pair"
+            f"{quantized.folder.name} is {quantized.kind} and {original.folder.name} is {original.kind}: "
+            "give the model that it was made from with --against"
         )
     ids = [model.tokenizer(probe, add_special_tokens=False)["input_ids"] for model in (original, quantized)]
     if ids[0] != ids[1]:
         raise BadOption(
-            f"{quantized.folder.name} and {original.folder.name} have different tokenizers: they are no pair; "
+            f"{quantized.folder.name} and {original.folder.name} have different tokenizers: "
             f"give the model that it was made from with --against"
         )

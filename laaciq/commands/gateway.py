@@ -24,7 +24,7 @@ def gateway(
 ) -> Gateway:
     """Find the `protect` blocks that help the worst-off language most when they stay in 16 bits.
 
-    Options as in `GatewayOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    Options as in `GatewayOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = GatewayOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)

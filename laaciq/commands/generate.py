@@ -1,4 +1,4 @@
-"""`generate`: text from a checkpoint with language tables, each prompt under the scales of its own language."""
+"""`generate`: text from a checkpoint with language tables, each prompt with the scales of its language."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def generate(
     languages: Sequence[str] | str | None = None,
     **options: Any,
 ) -> list[str]:
-    """A continuation of every prompt, in the order given; options go to `model.generate`.
+    """A continuation of every prompt, in order; options go to `model.generate`.
 
-    `languages` is one language for all prompts, or one each; None detects them. A mixed batch is split by table. What is detected as
-    a language without a table, or not detected, uses the shared scales; a declared language without a table is an error.
+    `languages` is one language for all prompts, or one each; None detects them. A mixed batch is split by table. Prompts whose detected
+    language has no table, or is unknown, use the shared scales. A given language without a table is an error.
     """
     if isinstance(prompts, str):
-        raise BadOption(f"prompts are a list, not one text: give [{prompts[:20]!r}]")
+        raise BadOption(f"prompts must be a list: give [{prompts[:20]!r}]")
     switch = getattr(model, "language", None)
     if not isinstance(switch, LanguageSwitch):
         raise BadOption("this model was not loaded from a laaciq checkpoint: use its own generate")
@@ -55,7 +55,7 @@ def _tables(switch: LanguageSwitch, prompts: Sequence[str], languages: Sequence[
 
 
 def _detected_table(plan: Plan, prompt: str) -> int | None:
-    """Of the likeliest language or, if that has none, of one that the identifier does not tell from it: Indonesian may look Malay."""
+    """Table of the likeliest language or, if it has none, of one that the identifier confuses with it: Indonesian may look like Malay."""
     code = _identifier().likeliest(prompt)
     if code is None:
         return None

@@ -1,13 +1,12 @@
-"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, of a plan, a type for every tensor."""
+"""`imatrix`: files for llama.cpp's quantizer: an importance matrix over all languages and, with a plan, a type for every tensor."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.corpus import read_split
+from laaciq.engine.escaping import shell_command
 from laaciq.engine.files import atomic_folder, require_free, write_text
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.exporting.importance import write_importance, write_tensor_types
@@ -17,14 +16,13 @@ from laaciq.options.keywords import ImatrixKeywords
 from laaciq.planning.decision import read_plan_file
 from laaciq.planning.rules import equal_weights, served_languages
 from laaciq.profiling.profile import profile_model
+from laaciq.strict import StrictModel
 
 IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
 
 
-class Imatrix(BaseModel):
-    """The files that were written to `folder`, the weights of the languages in the matrix, and the command that uses it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Imatrix(StrictModel):
+    """The files written to `folder`, the weights of the languages in the matrix, and the command that uses them."""
 
     folder: str
     weights: dict[str, float]
@@ -50,7 +48,8 @@ def imatrix(
     require_free(folder, overwrite=overwrite)
     split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     loaded = load(find_model(chosen.model), device=device)
-    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy)
+    languages = split.calibration.languages
+    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
     profile = profile_model(
         loaded,
         split.calibration,
@@ -67,7 +66,7 @@ def imatrix(
             write_tensor_types(loaded, planned, partial / TYPES)
             files.append(TYPES)
             words += ["--tensor-type-file", str(folder / TYPES)]
-        command = " ".join([*words, "MODEL-F16.gguf", "OUT.gguf", "Q4_K_M"])
+        command = shell_command([*words, "MODEL-F16.gguf", "OUT.gguf", "Q4_K_M"])
         result = Imatrix(folder=str(folder), weights=weights, files=files, command=command)
         write_text(partial / RESULT, result.model_dump_json(indent=1))
     return result

@@ -25,7 +25,7 @@ def mixture(
 ) -> MixtureStudy:
     """Calibrate on one language, on all, on more and on less text, and measure each language.
 
-    Options as in `MixtureOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    Options as in `MixtureOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = MixtureOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)

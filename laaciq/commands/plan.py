@@ -1,4 +1,4 @@
-"""`plan`: how each tensor of a model is to be stored for the worst-off language, under a size budget."""
+"""`plan`: how each tensor of a model is stored for the worst-off language, under a size budget."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def plan(
 ) -> Planning:
     """Plan the storage of every tensor under a budget; options as in `PlanOptions`.
 
-    With `out` the plan is written there, to be edited or given to `quantize` and `run`; a plan that is there is replaced only with
-    `overwrite`. What was computed on the way stays beside it, and is
-    not computed again.
+    With `out` the plan is written there, to be edited or passed to `quantize` and `run`. An existing plan is replaced only with
+    `overwrite`. Intermediate results are stored beside it and not computed again.
     """
     chosen = PlanOptions.of(model=model, **options)
     file = None if out is None else Path(out)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.opening import open_session
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
@@ -18,13 +16,12 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import PlanSet
+from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
 
 
-class QuantizeResult(BaseModel):
-    """What was written, and where; `folders` and `plans` are by group of languages, under the empty name where one serves all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class QuantizeResult(StrictModel):
+    """The written plans and folders, by group of languages; under the empty name if one checkpoint serves all."""
 
     model: str
     plans: PlanSet
@@ -46,7 +43,7 @@ def quantize(
 ) -> QuantizeResult:
     """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. A finished one is replaced only with `overwrite`.
 
-    Of the texts only the calibration and the validation part are read.
+    Only the calibration and validation parts of the texts are read.
     """
     chosen = QuantizeOptions.of(model=model, **options)
     root = Path(out)
@@ -68,8 +65,9 @@ def quantize(
 def write_checkpoints(
     session: Session, plans: PlanSet, root: Path, *, calibration: Calibration | None, rounded: Layers | None = None
 ) -> None:
-    """Every plan's checkpoint, in `root` or, where there are several, in a folder of its own. `rounded` are the layers of a single plan
-    that planning has rounded already."""
+    """Write the checkpoint of every plan, to `root` or, if there are several, to one folder each. `rounded` are the layers of a single plan
+    that planning has already rounded.
+    """
     for name, folder in plans.folders(root).items():
         write_checkpoint(
             session.original, plans.plans[name], folder,

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
 from laaciq.corpus import Texts
@@ -33,24 +31,22 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.measurement import Measurement
 from laaciq.trials.session import Session
 
-# What leads the files of the two candidates of a run.
+# Prefixes of the files of the two candidates of a run.
 RUN, BASELINE = "", "baseline/"
 
 
-class RunResult(Displayed, BaseModel):
-    """What the theory predicted (`screening`) and what was measured (`evaluation`).
+class RunResult(Displayed, StrictModel):
+    """The prediction of the theory (`screening`) and the measurement (`evaluation`).
 
-    `plans` has one plan, or one for every checkpoint. `planning` says how a planned one was chosen, and `baseline` what GPTQ of the same size,
-    calibrated on English, costs. `spread` (over draws of calibration text), `generation` and `numeric_noise` are there where they were
-    requested.
+    `plans` has one plan, or one per checkpoint. `planning` says how a planned one was chosen. `baseline` is the evaluation of GPTQ at the
+    same size, calibrated on English. `spread` (over draws of calibration text), `generation` and `numeric_noise` are None unless requested.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: RunOptions
     screening: Screening
@@ -77,7 +73,7 @@ def run(
     progress: Progress | None = None,
     **options: Unpack[RunKeywords],
 ) -> RunResult:
-    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes whatever is in `out`."""
+    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes in `out`."""
     chosen = RunOptions.of(model=model, **options)
     session = open_session(
         chosen, out=out or chosen.default_folder, overwrite=overwrite, device=device, progress=progress
@@ -89,7 +85,7 @@ def run(
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to store the model within a run: the requested one, or the baseline. `prefix` leads its files."""
+    """One way to store the model within a run: the requested one, or the baseline. `prefix` begins its file names."""
 
     prefix: str
     options: WeightOptions
@@ -97,7 +93,7 @@ class Arm:
 
     @property
     def trial(self) -> str:
-        """What its measurements are kept under."""
+        """The name of its measurements."""
         return self.prefix.strip("/") or "run"
 
     @property
@@ -111,7 +107,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class StoredArm:
-    """An arm whose checkpoints are written. `test` holds the languages that one of them serves."""
+    """An arm with written checkpoints. `test` holds the languages that they serve."""
 
     arm: Arm
     decision: Decision
@@ -133,7 +129,7 @@ class Chain:
         calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
         stored = [self._store(arm, calibration) for arm in self._arms(profile)]
         main = stored[0]
-        # Languages lack a checkpoint only where each has its own, and then there is no baseline: all arms are measured on the same text.
+        # Languages lack a checkpoint only with --separate, which has no baseline: all arms are measured on the same text.
         measured = session.measure([arm.candidate for arm in stored], main.test)
         evaluations = [self._evaluate(arm, trial) for arm, trial in zip(stored, measured, strict=True)]
         result = RunResult(
@@ -179,7 +175,7 @@ class Chain:
         root = session.store.folder(arm.checkpoint, arm.key, fill)
         test = self._with_checkpoint(decision.plans)
         if left_out := [code for code in session.split.test.languages if code not in test.languages]:
-            session.progress.say(f"Not served, so without a checkpoint of their own: {', '.join(left_out)}.")
+            session.progress.say(f"Not served, so without a checkpoint: {', '.join(left_out)}.")
         return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
 
     def _with_checkpoint(self, plans: PlanSet) -> Texts:
@@ -193,7 +189,7 @@ class Chain:
         return evaluation
 
     def _spread(self, stored: StoredArm, evaluation: Evaluation) -> Spread:
-        """Decide and quantize again, each time with the calibration and the validation text divided in another way."""
+        """Decisions and checkpoints for other divisions of the calibration text, and the spread of their losses."""
         return spread_of([evaluation, *(self._drawn(stored, draw) for draw in range(1, self.options.draws))])
 
     def _drawn(self, stored: StoredArm, draw: int) -> Evaluation:
@@ -231,7 +227,7 @@ class Chain:
         return results
 
     def announce(self) -> None:
-        """What will be done, how long it takes and how much memory. Refuses where there is not so much."""
+        """Print what will be done, the time and the memory it takes. Raises an error if memory does not suffice."""
         session, options, test = self.session, self.options, self.session.split.test
         passages = sum(map(len, test.by_language.values()))
         size = (
@@ -258,7 +254,7 @@ class Chain:
         return stages
 
     def up_to_date(self) -> bool:
-        """Is everything there that the options request, of every arm?"""
+        """True if everything that the options request exists, for every arm."""
         session, store = self.session, self.session.store
         if not store.valid("profile.json", session.profile_key(self._profiled)):
             return False
@@ -285,7 +281,7 @@ def _generation(code: str) -> str:
 
 
 def _reported(result: RunResult) -> dict[str, Any]:
-    """What both reports take."""
+    """The arguments of both reports."""
     return {
         "evaluation": result.evaluation,
         "plans": result.plans,

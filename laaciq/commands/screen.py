@@ -20,7 +20,7 @@ def screen(
     progress: Progress | None = None,
     **options: Unpack[ScreenKeywords],
 ) -> Screening:
-    """What the theory predicts for a model, or for a profile that exists; options as in `ScreenOptions`."""
+    """What the theory predicts for a model or a finished profile; options as in `ScreenOptions`."""
     if isinstance(source, Profile):
         chosen, profile = ScreenOptions.of(source="profile.json", **options), source
     else:

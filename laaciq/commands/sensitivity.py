@@ -24,7 +24,7 @@ def sensitivity(
 ) -> Sensitivity:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language.
 
-    Options as in `SensitivityOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    Options as in `SensitivityOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = SensitivityOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)

@@ -6,20 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.commands.profile import read_or_make
 from laaciq.engine.progress import Progress
 from laaciq.options import SurveyOptions
 from laaciq.options.keywords import SurveyKeywords
 from laaciq.planning.screening import screen_profile
 from laaciq.profiling.results import Architecture
+from laaciq.strict import StrictModel
 
 
-class SurveyRow(BaseModel):
+class SurveyRow(StrictModel):
     """One model of a survey."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
     architecture: Architecture
@@ -37,7 +34,7 @@ def survey(
     progress: Progress | None = None,
     **options: Unpack[SurveyKeywords],
 ) -> list[SurveyRow]:
-    """One row per model, or per profile that exists; options as in `SurveyOptions`."""
+    """One row per model or finished profile; options as in `SurveyOptions`."""
     chosen = SurveyOptions.of(models=tuple(map(str, models)), **options)
     given = chosen.model_dump(exclude={"models", "bits"}, exclude_unset=True)
     rows = []

@@ -24,7 +24,7 @@ def sweep(
 ) -> Sweep:
     """Quantize to several numbers of bits, and find the fewest that each language tolerates.
 
-    Options as in `SweepOptions`. What was computed stays in `out`, if that is given, and is not computed again.
+    Options as in `SweepOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = SweepOptions.of(model=model, **options)
     session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)

@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, Unpack
 
-from huggingface_hub.utils import yaml_dump
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
+from laaciq.engine.escaping import yaml_text
 from laaciq.engine.files import atomic_folder, require_free
 from laaciq.options import TasksOptions
 from laaciq.options.keywords import TasksKeywords
+from laaciq.strict import StrictModel
 
 # What all languages of a group share, by the name of the group.
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -37,21 +36,19 @@ TEMPLATES: dict[str, dict[str, Any]] = {
 _COMMON = {"dataset_path": "json", "test_split": "test", "metadata": {"version": 1.0}}
 
 
-class Tasks(BaseModel):
-    """The groups that were written, by name, each with its tasks: one per language."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Tasks(StrictModel):
+    """The written groups, by name, each with its tasks: one per language."""
 
     folder: str
     groups: dict[str, list[str]]
 
 
 def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
-    """Write a folder for the harness's `--include_path`, from the test part of the texts, on which no plan was chosen; options as in
+    """Write the test part of the texts, which no plan was chosen on, as a folder for the harness's `--include_path`; options as in
     `TasksOptions`. A finished folder is replaced only with `overwrite`.
 
     `laaciq_bits` measures bits per byte of every passage; `laaciq_order` asks which of four endings has its words in order. A group has no
-    mean, which would hide the language that loses most.
+    mean, because it would hide the language that loses most.
     """
     folder, chosen = Path(out), TasksOptions.of(**options)
     require_free(folder, overwrite=overwrite)
@@ -80,7 +77,7 @@ def _records(passages: Passages) -> str:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(yaml_dump(content, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml_text(content), encoding="utf-8")
 
 
 def _template(group: str) -> str:

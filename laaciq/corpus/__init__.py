@@ -1,4 +1,4 @@
-"""Texts by language: reading them, telling languages apart, dividing them into calibration, validation and test."""
+"""Texts by language: reading, language identification, and the split into calibration, validation and test."""
 
 from laaciq.corpus.languages import Language, language
 from laaciq.corpus.sources import read_split, read_texts

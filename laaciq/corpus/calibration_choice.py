@@ -1,4 +1,4 @@
-"""The text that methods are calibrated on: one language (English by default), all languages, or other texts of the user."""
+"""The calibration text of `laaciq compare`: one language, all languages, or other texts of the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL = "all"
 
 
 def calibration_split(choice: str, whole: Split, test: Texts, *, seed: int) -> Split:
-    """Calibration and validation text by the option `--calibration`, beside the given `test` text.
+    """Calibration and validation text for the option `--calibration`, together with the given `test` text.
 
     `whole` holds all languages of the texts, `test` those that are measured. The calibration language need not be measured.
     """
@@ -32,6 +32,6 @@ def calibration_split(choice: str, whole: Split, test: Texts, *, seed: int) -> S
     for code, passages in texts.by_language.items():
         if common := tested.intersection(passages.texts):
             raise BrokenTexts(
-                f"{choice} and the test text have a passage of {code} in common; calibrate on other text: {min(common)[:60]!r}"
+                f"{choice} and the test text share a passage in {code}: {min(common)[:60]!r}; calibrate on other text"
             )
     return divide_calibration(texts, test, seed=seed)

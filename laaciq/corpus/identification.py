@@ -1,4 +1,4 @@
-"""Which language and which script a text is in."""
+"""Language and script of a text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CHARACTER_NAMES = {
 # Written without spaces between words. A space in Thai ends a sentence or a clause: models often have nothing to add there.
 UNSPACED = {"Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai", "Tibetan"}
 # A continuation has left the language if another is e³ ≈ 20 times as likely. Of the built-in texts cut to 10 characters the likeliest
-# language is the right one for 85 % ("city." looks Czech); within this bound lies the right one for 96 %, a wrong one of the same
-# script for 3 %. From 30 characters on it makes no difference.
+# language is the right one for 85 % ("city." looks Czech); the right one is within this bound for 96 %, a wrong one of the same script for
+# 3 %. From 30 characters on the bound makes no difference.
 DOUBT = 3.0
-# Languages that 150 characters do not tell apart. Malay and Indonesian, Bosnian and Croatian and Serbian, and the two Norwegians are
-# standards of one language; regional Arabic and Chinese are mostly written like the standard. Short Marathi now and then
-# looks like Konkani to the identifier, though no model drifts there.
+# Languages that cannot be distinguished in 150 characters. Malay and Indonesian, Bosnian and Croatian and Serbian, and the two Norwegians
+# are standards of one language; regional Arabic and Chinese are mostly written like the standard. Short Marathi now and then looks like
+# Konkani to the identifier, though no model drifts there.
 CLOSE_LANGUAGES = (
     {"ind", "msa"},
     {"bos", "hrv", "srp"},
@@ -44,7 +44,7 @@ CLOSE_LANGUAGES = (
 
 
 def letters_in_script(text: str, script: str) -> float:
-    """Share of the letters that belong to the script, named as in `Language.script`; 0 where there are no letters."""
+    """Share of the letters that belong to `script`, named as in `Language.script`; 0 for a text without letters."""
     names = CHARACTER_NAMES.get(script, (script.upper(),))
     letters = [character for character in text if character.isalpha()]
     inside = sum(unicodedata.name(letter, "").startswith(names) for letter in letters)
@@ -52,7 +52,7 @@ def letters_in_script(text: str, script: str) -> float:
 
 
 def main_script(text: str, usual: str) -> str:
-    """A language's usual script, unless its text is in another: Serbian in Latin letters, Ancient Greek (to CLDR, Cypriot)."""
+    """The usual script of a language, or the script of its texts if that differs: Serbian in Latin letters, Ancient Greek (Cypriot in CLDR)."""
     scripts = Counter(unicodedata.name(character, "?").split()[0] for character in text if character.isalpha())
     return usual if not scripts or letters_in_script(text, usual) >= 0.5 else scripts.most_common(1)[0][0]
 
@@ -70,7 +70,9 @@ class LanguageIdentifier:
         self._meaning = {label: _close_to(label) for label, _ in self._rank("")}
 
     def share(self, texts: list[str], code: str, script: str) -> float | None:
-        """Share of the texts in the language; None if py3langid does not know it. Text in another script, or without letters, is not."""
+        """Share of the texts in the language; None if py3langid does not know the language. Text in another script or without letters does
+        not count.
+        """
         languages = _close_to(code)
         if languages not in self._meaning.values():
             return None
@@ -79,7 +81,7 @@ class LanguageIdentifier:
         )
 
     def likeliest(self, text: str) -> str | None:
-        """Code of the language that the text is most likely in; None for text without letters or in no known language."""
+        """Code of the most likely language; None for text without letters or in an unknown language."""
         if not any(character.isalpha() for character in text):
             return None
         label = self._rank(text)[0][0]
@@ -95,7 +97,7 @@ class LanguageIdentifier:
 
 
 def _close_to(name: str) -> frozenset[str]:
-    """The language and those that count as the same; none for the identifier's `zxx`, which is no language."""
+    """The language and those that count as the same; empty for the identifier's `zxx`, which stands for no language."""
     try:
         # swh, arb, cmn become what the identifier knows them as: swa, ara, zho.
         code = language(langcodes.standardize_tag(name, macro=True)).code

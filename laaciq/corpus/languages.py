@@ -20,7 +20,7 @@ _NOT_A_LANGUAGE = {"mis", "mul", "und", "zxx"}
 
 @dataclass(frozen=True, order=True)
 class Language:
-    """A language: its ISO 639-3 code, its English name and the script that it is mostly written in."""
+    """A language: ISO 639-3 code, English name and usual script."""
 
     code: str
     name: str
@@ -29,7 +29,7 @@ class Language:
 
 @cache
 def language(name: str) -> Language:
-    """A language by its code of two or three letters, a tag such as `pt-BR`, or its name in English or in the language itself."""
+    """The language for a code of two or three letters, a tag such as `pt-BR`, or a name in English or in the language itself."""
     stripped = name.strip()
     tag = _by_code(stripped) or _by_name(stripped)
     if tag is None:

@@ -1,6 +1,6 @@
 """Calibration, validation and test parts that never overlap and are the same on every machine.
 
-What is *chosen* (clipping, weights, plans) is chosen on calibration and validation text; what is *reported* is measured on test text.
+Choices (clipping, weights, plans) are made on calibration and validation text. Reported results are measured on test text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Split:
 
 
 def split(texts: Texts, *, calibration_share: float = CALIBRATION_SHARE, seed: int = 0) -> Split:
-    """Divide by document. Passages with equal text count as one document, so that no text is on both sides."""
+    """Calibration, validation and test text, split by document. Passages with equal text count as one document, so that no text is in two
+    parts.
+    """
     if not 0 <= calibration_share < 1:
         raise BrokenTexts(f"calibration share {calibration_share} is out of range; give a number from 0 up to below 1")
     calibration, test = _divide(texts, calibration_share, seed)
@@ -38,13 +40,13 @@ def split(texts: Texts, *, calibration_share: float = CALIBRATION_SHARE, seed: i
 
 
 def divide_calibration(calibration: Texts, test: Texts, *, seed: int = 0) -> Split:
-    """Set aside a quarter of the calibration text for validation; `test` is given."""
+    """A split with the given `test`; a quarter of the calibration text becomes validation text."""
     validation, rest = _divide(calibration, VALIDATION_SHARE, seed + 1)
     return Split(calibration=rest, validation=validation, test=test)
 
 
 def _divide(texts: Texts, share: float, seed: int) -> tuple[Texts, Texts]:
-    """Two disjoint parts; the first holds `share` of the documents of every language, rounded down."""
+    """Two disjoint parts. The first has `share` of the documents of every language, rounded down."""
     if texts.parallel:
         shared = _first_part(list(texts.by_language.values()), share, seed)
 
@@ -72,8 +74,8 @@ def _first_part(aligned: list[Passages], share: float, seed: int) -> np.ndarray:
 
 
 def _group_names(aligned: list[Passages]) -> list[str]:
-    """For every position the name of its group: positions that share a document or, in any language, a text."""
-    # Imported here, since reading texts needs none of it and must start at once.
+    """The name of the group of every position. Positions with the same document or, in any language, the same text are in one group."""
+    # Imported here because it is slow, and reading texts does not need it.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""Texts by language, the same for every source."""
+"""Texts by language, in one form for every source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laaciq.errors import BrokenTexts, UnknownLanguage
 
 @dataclass(frozen=True)
 class Passages:
-    """One language's passages, each with the document that it comes from (passages of one document are not independent)."""
+    """Passages of one language with the document of each. Passages of one document are not independent."""
 
     language: Language
     texts: tuple[str, ...]
@@ -22,7 +22,7 @@ class Passages:
     def __post_init__(self) -> None:
         if len(self.texts) != len(self.documents):
             raise BrokenTexts(
-                f"{self.language.code}: {len(self.texts)} passages but {len(self.documents)} document ids; give one each"
+                f"{self.language.code}: {len(self.texts)} passages but {len(self.documents)} document ids; give one per passage"
             )
 
     def __len__(self) -> int:
@@ -42,14 +42,14 @@ class Passages:
         return replace(self, texts=self.texts + other.texts, documents=self.documents + other.documents)
 
     def spread(self, most: int) -> Passages:
-        """At most `most` passages, spread evenly over the text, so that they are not all of one document."""
+        """At most `most` passages, evenly spread over the text and so over the documents."""
         count = min(most, len(self))
         return self.at([number * len(self) // count for number in range(count)])
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Passages in several languages. `parallel`: passage k says the same in every language. `sampled`: `spread` left passages out."""
+    """Passages in several languages. `parallel`: passage k has the same content in every language. `sampled`: `spread` left passages out."""
 
     name: str
     by_language: Mapping[str, Passages]
@@ -64,7 +64,7 @@ class Texts:
         return self.by_language[code]
 
     def select(self, names: Iterable[str] | None) -> Texts:
-        """The texts in these languages only, in the order given (None: all). Any name that `language` takes."""
+        """Only these languages, in this order; all if None. Takes any name that `language` takes."""
         if names is None:
             return self
         codes = list(dict.fromkeys(language(name).code for name in names))
@@ -81,17 +81,17 @@ class Texts:
         return replace(self, by_language={code: p.at(chosen) for code, p in self.by_language.items()})
 
     def joined(self, other: Texts) -> Texts:
-        """The passages of another part of the same texts appended."""
+        """These texts followed by another part of the same texts."""
         return replace(self, by_language={code: p.joined(other[code]) for code, p in self.by_language.items()})
 
     def spread(self, most: int) -> Texts:
-        """At most `most` passages of every language; parallel ones stay aligned."""
+        """At most `most` passages per language. Parallel passages stay aligned."""
         chosen = {code: p.spread(most) for code, p in self.by_language.items()}
         fewer = any(len(chosen[code]) < len(p) for code, p in self.by_language.items())
         return replace(self, by_language=chosen, sampled=self.sampled or fewer)
 
     @property
     def fingerprint(self) -> str:
-        """Changes with any passage, document id or alignment, and with nothing else."""
+        """A digest of all passages, document ids and alignment."""
         content = [self.parallel, [(code, p.texts, p.documents) for code, p in sorted(self.by_language.items())]]
         return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A multiple-choice task from plain text, in any language: which ending has its words in order?"""
+"""A multiple-choice task from plain text in any language: which ending has its words in the right order?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RUN = 3
 
 @dataclass(frozen=True)
 class Question:
-    """The first half of a passage, and endings of which the one at `answer` is the original."""
+    """The first half of a passage, and candidate endings; the original one is at `answer`."""
 
     start: str
     endings: tuple[str, ...]
@@ -25,15 +25,16 @@ class Question:
 
 
 def questions(passages: Passages) -> list[Question]:
-    """One question per passage. A wrong ending swaps two neighbouring words of the right one, an error that small models notice. All endings
-    have the same letters, so that none is favoured by its length."""
+    """One question per passage. A wrong ending swaps two neighbouring words of the right one, an error that small models notice. All
+    endings have the same letters, so length favours none.
+    """
     made = []
     for place, text in enumerate(passages.texts):
         start, ending = cut(text)
-        wrong = disordered(ending)
+        wrong = wrong_endings(ending)
         if len(wrong) < CHOICES - 1:
             raise BrokenTexts(
-                f"{passages.language.code} has a passage too short for a question: {text[:60]!r}; join it to another"
+                f"{passages.language.code} has a passage that is too short for a question: {text[:60]!r}; merge it with another"
             )
         answer = place % CHOICES
         made.append(Question(start, (*wrong[:answer], ending, *wrong[answer:]), answer))
@@ -41,7 +42,7 @@ def questions(passages: Passages) -> list[Question]:
 
 
 def cut(text: str) -> tuple[str, str]:
-    """Two halves that join to the whole: at the space nearest the middle, or where a script has none between two letters."""
+    """The two halves of a text, cut at the space nearest the middle or, in scripts without spaces, between two letters."""
     middle = len(text) // 2
     spaces = [place for place, letter in enumerate(text) if letter.isspace()]
     near = min(spaces, key=lambda place: abs(place - middle), default=None)
@@ -52,7 +53,7 @@ def cut(text: str) -> tuple[str, str]:
     return text[:middle], text[middle:]
 
 
-def disordered(ending: str) -> list[str]:
+def wrong_endings(ending: str) -> list[str]:
     """Up to three different wrong endings, with the swaps spread over the ending."""
     # Pieces at even places, what stands between them at odd ones.
     parts = re.split(r"(\s+)", ending)
@@ -65,7 +66,7 @@ def disordered(ending: str) -> list[str]:
 
 
 def _runs(text: str) -> list[str]:
-    """Runs of letters, with nothing between them; leading space stays in front."""
+    """Runs of letters that join to the text; a leading space stays at the front."""
     letters: list[str] = []
     bare = text.lstrip()
     for letter in bare:

@@ -1,1 +1,1 @@
-"""Running work: atomic files, resuming, progress."""
+"""Infrastructure: atomic files, stores of results, recipes, progress, threads."""

@@ -1,4 +1,4 @@
-"""Results as notebooks show them: the table of the command line, as HTML."""
+"""Results in notebooks: the table of the command line, as HTML."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from importlib import import_module
 
 
 class Displayed:
-    """A result with a table in `laaciq.cli.notebook`."""
+    """A result that notebooks show as a table; see `laaciq.cli.notebook`."""
 
     def _repr_html_(self) -> str:
-        # Imported by name: tables belong to the last layer, results to earlier ones, and imports only point the other way.
+        # Imported by name: tables are in the top layer, and a lower layer must not import it.
         return import_module("laaciq.cli.notebook").html_of(self)

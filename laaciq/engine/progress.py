@@ -1,4 +1,4 @@
-"""Progress of long work: bars in a terminal, plain lines in a log, nothing from Python functions that are given no reporter."""
+"""Progress of long work: bars in a terminal, plain lines in a log. Python functions without a `Progress` print nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from importlib.util import find_spec
 from threading import Event, Thread
 
 from rich import progress as bars
-from rich.console import Console
 from rich.text import Text
+
+from laaciq.engine.terminal import Terminal
 
 # Seconds between two lines of a stage where there is no terminal.
 LINE_SECONDS = 15.0
@@ -25,21 +26,22 @@ Advance = Callable[[float], None]
 
 
 class Progress:
-    """Shows nothing."""
+    """Progress that is not shown; the base class of those that are."""
 
     def say(self, text: str) -> None:
-        """A sentence for the user."""
+        """Print a sentence for the user."""
 
     @contextmanager
     def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
-        """A piece of work of `total` units, in any unit of cost; yields a function that takes how many more are done. With
-        `expected_seconds` there is a remaining time before the first unit is done."""
+        """A stage of `total` units of any kind. Yields a function to call with the number of units just done. With `expected_seconds`, the
+        remaining time is shown before the first unit is done.
+        """
         yield lambda units: None
 
 
 @dataclass
 class Stage:
-    """How far a piece of work has come, and how much longer it will take. `clock` is in seconds."""
+    """How far a stage is, and how long it will still take. `clock` is in seconds."""
 
     title: str
     total: float
@@ -66,8 +68,9 @@ class Stage:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds, from the pace until the last step ended, or from the expected duration while hardly anything is done. None where
-        neither is known, and where the work has taken longer than that already."""
+        """Remaining seconds: from the pace so far or, near the beginning, from the expected duration. None if neither is known, or if the
+        work has already taken longer than expected.
+        """
         whole = self.expected_seconds if self.share <= _EARLY else None
         if whole is None and self.share:
             whole = (self.advanced - self.began) / self.share
@@ -86,15 +89,15 @@ class Stage:
 
 
 class TerminalProgress(Progress):
-    """Sentences and progress on standard error, so that standard output stays the program's."""
+    """Messages and progress on standard error; standard output is for results."""
 
-    def __init__(self, console: Console | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+    def __init__(self, console: Terminal | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
+        self.console = console or Terminal(stderr=True)
         self.line_seconds = line_seconds
         self._display: bars.Progress | None = None
 
     def say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True, markup=False)
+        self.console.print(text, soft_wrap=True)
 
     @contextmanager
     def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
@@ -107,7 +110,7 @@ class TerminalProgress(Progress):
 
     @contextmanager
     def _bar(self, stage: Stage) -> Iterator[None]:
-        """A stage within another one is a second bar below it: a terminal has one live display."""
+        """A stage within another is a second bar below it, because a terminal has only one live display."""
         outermost = self._display is None
         display = self._display or bars.Progress(*_COLUMNS, console=self.console, transient=True)
         self._display = display
@@ -124,7 +127,7 @@ class TerminalProgress(Progress):
 
     @contextmanager
     def _lines(self, stage: Stage) -> Iterator[None]:
-        """One line at the beginning, one every `line_seconds` however long a single step takes, and one at the end."""
+        """One line at the beginning, one every `line_seconds`, and one at the end."""
         expected = stage.expected_seconds
         self.say(f"{stage.title}: {stage.counts}" + (f", about {duration(expected)}" if expected else ""))
         ended = Event()
@@ -144,26 +147,26 @@ class TerminalProgress(Progress):
 
 
 def default_progress() -> Progress:
-    """What Python functions use when they are given none: shown to a person in a terminal or a notebook, silent in a script."""
-    return TerminalProgress() if sys.stderr.isatty() or Console(stderr=True).is_jupyter else Progress()
+    """The default progress of Python functions: shown in a terminal or a notebook, silent in a script."""
+    return TerminalProgress() if sys.stderr.isatty() or Terminal(stderr=True).is_jupyter else Progress()
 
 
 def duration(seconds: float) -> str:
-    """In the unit that a person would name: 40 s, 12 min, 3.5 h."""
+    """A duration in a readable unit: 40 s, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def _draws_bars(console: Console) -> bool:
-    """A log is no terminal even where colours are forced on; a notebook needs ipywidgets to redraw."""
+def _draws_bars(console: Terminal) -> bool:
+    """False for a log, even if colours are forced on, and for a notebook without ipywidgets."""
     if console.is_jupyter:
         return find_spec("ipywidgets") is not None
     return console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
 
 
 class _Bar(bars.BarColumn):
-    """Follows the stage, so that a step is counted in one place."""
+    """Follows the stage, so that steps are counted in one place."""
 
     def render(self, task: bars.Task) -> bars.ProgressBar:
         task.completed = task.fields["stage"].share * (task.total or 1.0)
@@ -176,4 +179,4 @@ class _Numbers(bars.ProgressColumn):
         return Text(f"{stage.counts}, {stage.times}")
 
 
-_COLUMNS = (bars.TextColumn("{task.description}"), _Bar(), _Numbers())
+_COLUMNS = (bars.TextColumn("{task.description}", markup=False), _Bar(), _Numbers())

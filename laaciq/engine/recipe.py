@@ -1,4 +1,4 @@
-"""Recipe files: the options of a command as YAML. `laaciq run --config recipe.yaml` reads one, and every run writes one beside its results."""
+"""Recipe files: options of a command as YAML. `laaciq run --config recipe.yaml` reads one, and every run writes one beside its results."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from laaciq.engine.escaping import yaml_text
 from laaciq.errors import BadOption
 from laaciq.options import Options
 
@@ -14,7 +15,7 @@ RECIPE = "recipe.yaml"
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """Options by name, as they stand in the file."""
+    """Options by name, as in the file."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -34,8 +35,6 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def recipe_of(options: Options) -> str:
-    """The options that were given, and no defaults, as the text of a recipe file."""
+    """The given options, without defaults, as the text of a recipe file."""
     given = options.model_dump(mode="json", include=options.model_fields_set, exclude_none=True)
-    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml.safe_dump(
-        given, sort_keys=False, allow_unicode=True
-    )
+    return f"# Read by: laaciq {options.verb} --config {RECIPE}\n" + yaml_text(given)

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ValidationError
 
+from laaciq.engine.escaping import shown_command
 from laaciq.engine.files import remove, remove_partial, write_text
 from laaciq.errors import OutputConflict
 from laaciq.version import __version__
@@ -255,7 +256,7 @@ def _require_run(path: Path) -> dict[str, Any]:
 def _command(description: Mapping[str, object]) -> str:
     """In words: the command line, and whatever else decides the results."""
     others = {name: value for name, value in description.items() if name != "command"}
-    parts = [f"'{description['command']}'"] if "command" in description else []
+    parts = [f"'{shown_command(str(description['command']))}'"] if "command" in description else []
     return " with ".join([*parts, *([json.dumps(others)] if others or not parts else [])])
 
 

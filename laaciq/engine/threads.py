@@ -10,11 +10,11 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within, or in a function that it decorates, CPU work runs in one thread. For factorizations that decide codes.
+    """Context manager and decorator: CPU work runs in one thread. For factorizations that decide codes.
 
-    LAPACK splits Cholesky, LU and SVD between threads and so sums in another order. A last bit that differs flips a code in a hundred thousand;
-    later blocks read what that code means, and by the last block one code in five differs (the reference model, 1 and 2 threads). Matrix
-    products, which take most of the time, give the same bits for any number of threads, but with 5 to 11 rows (MKL).
+    LAPACK splits Cholesky, LU and SVD between threads and so sums in another order. A last bit that differs flips one code in a hundred
+    thousand. Later blocks read the result, and by the last block one code in five differs (the reference model, 1 and 2 threads). Matrix
+    products, which take most of the time, give the same bits for any number of threads, except with 5 to 11 rows (MKL).
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

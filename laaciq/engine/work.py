@@ -1,4 +1,4 @@
-"""Amounts of computing, by kind, and how fast this machine does each kind."""
+"""Amounts of computation by kind, and how fast this machine does each kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _TOKENS, _LARGEST, _FACTORED = 512, 2048, 512
 @dataclass(frozen=True)
 class Work:
     """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky, LU and eigenvalues in float64, in one
-    thread. `elements`: numbers that elementwise operations read. `calls`: operations that are started, however small."""
+    thread. `elements`: numbers that elementwise operations read. `calls`: operations started, however small.
+    """
 
     products: float = 0.0
     factorizations: float = 0.0
@@ -38,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a machine does of each kind of work in a second."""
+    """How much of each kind of work a machine does per second."""
 
     products: float
     factorizations: float
@@ -47,7 +48,7 @@ class Speed:
 
 
 def measure_speed(device: torch.device, width: int, widest: int) -> Speed:
-    """Now, with the present number of threads, on the matrices of a model of this width; takes about 0.2 s."""
+    """The present speed with the present number of threads, on matrices of a model of this width. Takes about 0.2 s."""
     inputs, outputs = min(width, _LARGEST), min(widest, 2 * _LARGEST)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     hidden = torch.rand(_TOKENS, inputs, device=device, dtype=dtype)

@@ -1,4 +1,4 @@
-"""What a quantized model loses, by language, against its original."""
+"""Evaluation: what a quantized model loses in each language."""
 
 from typing import TYPE_CHECKING
 

@@ -32,12 +32,12 @@ def evaluate_measurements(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> Evaluation:
-    """Everything that the measurements say, with intervals."""
+    """The `Evaluation` of the measurements, with intervals."""
     if not measurements:
         raise BrokenTexts("no language was measured: give texts in at least one language")
     for m in measurements:
         if m.served and len(set(m.documents)) < 2:
-            raise BrokenTexts(f"{m.language} has one document only: no interval can be given; at least two are needed")
+            raise BrokenTexts(f"{m.language} has only one document, and an interval needs two: give more passages")
     losses = _losses(measurements, lambda m: m.tokens, parallel=parallel, seed=seed, draws=draws)
     relative = _losses(measurements, lambda m: m.original_nll, parallel=parallel, seed=seed)
     by_passage = _losses(measurements, lambda m: np.full(len(m.tokens), np.log(2)), parallel=parallel, seed=seed)
@@ -161,7 +161,7 @@ def _mean_degradation(results: list[LanguageResult]) -> float | None:
 
 
 def _half_loss_share(measurements: list[Measurement]) -> float | None:
-    """Smallest share of passages, over all served languages, that carries half of all losses (gains left aside)."""
+    """Smallest share of passages, over all served languages, that accounts for half of all losses; gains are ignored."""
     served = [m for m in measurements if m.served]
     if not served:
         return None

@@ -1,4 +1,4 @@
-"""Disparity between languages, told apart from noise.
+"""Disparity between languages, and how much of it is noise.
 
 The largest minus the smallest of many noisy values is large even if all languages are equal (37 equal ones give 4.3 standard errors). Its
 interval allows for that (`laaciq.stats.extremes`), and decides alone whether languages differ beyond noise.
@@ -14,16 +14,16 @@ from laaciq.trials.losses import Losses
 
 
 def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
-    """Disparity of D over the given languages, of which there must be at least two."""
+    """Disparity of D over the given languages, at least two."""
     degradations, disparity = losses.degradations, losses.disparity()
     observed = degradations.values
     under_null = degradations.noise(losses.draws, seed).var(axis=1)
-    worst_half, disparity_half = cross_fitted(losses, seed=seed, splits=splits)
+    worst_cross_fitted, disparity_cross_fitted = cross_fitted(losses, seed=seed, splits=splits)
     return Disparity(
         plug_in=disparity.estimate,
         noise_floor=disparity.noise_floor,
-        cross_fitted=disparity_half,
-        cross_fitted_worst=worst_half,
+        cross_fitted=disparity_cross_fitted,
+        cross_fitted_worst=worst_cross_fitted,
         between_deviation=between_deviation(observed, degradations.covariance),
         heterogeneity_p=exceedance_p(float(observed.var()), under_null),
         worst_language=losses.codes[int(observed.argmax())],
@@ -32,7 +32,7 @@ def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
 
 
 def cross_fitted(losses: Losses, *, seed: int, splits: int) -> tuple[float, float]:
-    """D of the worst language and max D − min D, chosen on one half of the documents, estimated on the other."""
+    """D of the worst language, and max D − min D. Languages are chosen on one half of the documents and estimated on the other."""
     first, second = _halves(losses, seed, splits)
     chosen, estimated = np.concatenate([first, second]), np.expm1(np.concatenate([second, first]))
     worst = np.take_along_axis(estimated, chosen.argmax(1)[:, None], 1)
@@ -41,7 +41,7 @@ def cross_fitted(losses: Losses, *, seed: int, splits: int) -> tuple[float, floa
 
 
 def _halves(losses: Losses, seed: int, splits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Loss per token on two random halves, (splits, languages); the same halves where languages have as many documents."""
+    """Loss per token on two random halves, (splits, languages). Languages with equally many documents use the same halves."""
     first, second = [], []
     for by_draw, tokens in zip(losses.loss, losses.tokens, strict=True):
         loss = by_draw.mean(0)

@@ -1,15 +1,15 @@
-"""Text that is none: what users notice first when a quantized model breaks."""
+"""Detection of garbled text: what users notice first when a quantized model breaks."""
 
 from __future__ import annotations
 
 from laaciq.corpus.identification import letters_in_script
 
-# A text ends in a loop if a unit of at most so many characters stands there so many times, over so much of the text.
+# A text ends in a loop if a unit of at most this many characters occurs at least this many times, over at least this share of the text.
 LONGEST_UNIT = 24
 TURNS = 4
 LOOPED_SHARE = 1 / 4
-# A text repeats itself if less than this share of its runs of 8 characters are different ones. A sentence three times over comes to 0.4
-# at most in every script, the built-in passages to 0.82 and more, alone or all together.
+# A text repeats itself if less than this share of its runs of 8 characters are distinct. A sentence repeated three times reaches 0.4 at
+# most in every script; the built-in passages reach 0.82 and more, alone or together.
 RUN = 8
 LEAST_DIFFERENT = 0.5
 # U+FFFD at the very end that a character cut by the token limit can leave: byte-level vocabularies write one for all of its bytes,
@@ -18,13 +18,13 @@ CUT_CHARACTER = 3
 
 
 def garbled(text: str, script: str) -> bool:
-    """Whether this is no text in `script` (named as in `Language.script`). Any of:
+    """True if the text is garbled, that is, not text in `script` (named as in `Language.script`). Any of:
 
     - it has no letters, or less than half of them belong to the script;
-    - U+FFFD stands in it, other than for one character at the very end, which the token limit may have cut;
+    - it contains U+FFFD, other than for one character at the very end, which the token limit may have cut;
     - it ends in a loop: a unit of up to 24 characters, 4 times or more, over at least a quarter of the text;
-    - it repeats itself: less than half of its runs of 8 characters are different ones (1 − seq-rep-n, Welleck et al. 2020, here in
-      characters because words are not told apart in every script).
+    - it repeats itself: less than half of its runs of 8 characters are distinct (1 − seq-rep-n, Welleck et al. 2020, here in
+      characters because not every script separates words).
     """
     bare = text.strip()
     whole = bare.rstrip("\ufffd")

@@ -1,6 +1,6 @@
-"""What users notice first: how both models go on from the beginnings of passages, and whether that is still text in the language.
+"""Greedy continuations of passages by both models: do they stay in the language, and are they garbled?
 
-Continuations are greedy and without any penalty, so that what differs between the two models is their weights.
+Generation uses no penalties, so that only the weights differ between the two models.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from transformers import GenerationConfig
 
 from laaciq.corpus import Passages
@@ -21,27 +20,24 @@ from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation.garbled import garbled
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import start_tokens
+from laaciq.strict import StrictModel
 
 PROMPTS = 8
 NEW_TOKENS = 48
-# Prompts that go through together.
+# Prompts per batch.
 BATCH = 8
 
 
-class Continuations(BaseModel):
-    """One model's continuations of one language's prompts. `same_language` is None where the identifier does not know the language."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Continuations(StrictModel):
+    """One model's continuations of one language's prompts. `same_language` is None if the identifier does not know the language."""
 
     same_language: float | None
     garbled: float
     example: str
 
 
-class GenerationResult(BaseModel):
-    """One language before and after: shares of continuations that stay in the language, and that are garbled."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class GenerationResult(StrictModel):
+    """One language under both models: shares of continuations that stay in the language, and that are garbled."""
 
     language: str
     prompts: int
@@ -58,7 +54,7 @@ def continue_prompts(
     new_tokens: int = NEW_TOKENS,
     advance: Callable[[int], None] = lambda prompts: None,
 ) -> GenerationResult:
-    """Let both models continue the beginnings of passages. `advance` is told the number of prompts that both have continued."""
+    """Continuations of the beginnings of passages by both models. `advance` receives the number of prompts that both have continued."""
     _check(original, quantized, passages, prompts, new_tokens)
     identifier = LanguageIdentifier()
     count = min(prompts, len(passages))
@@ -84,7 +80,7 @@ def continue_prompts(
 
 
 def prompt_of(text: str, script: str) -> str:
-    """The first half: up to the last space of its own second half, or, where words have no spaces between them, to a character."""
+    """The first half of the passage, cut at its last space or, in scripts without spaces, between two characters."""
     middle = max(1, len(text) // 2)
     space = -1 if script in UNSPACED else text.rfind(" ", middle // 2, middle + 1)
     if space > 0:
@@ -95,7 +91,7 @@ def prompt_of(text: str, script: str) -> str:
     return text[:middle]
 
 
-# Asking models
+# Generation
 
 
 def _check(
@@ -117,14 +113,14 @@ def _check(
 def _tokenized(
     original: LanguageModel, quantized: LanguageModel, prompts: list[str], new_tokens: int
 ) -> list[list[int]]:
-    """Prompts as the original's tokens; of a long one the end, so that the new tokens still fit."""
+    """Prompts in the original's tokens. Of a long prompt only the end, so that the new tokens fit."""
     start = start_tokens(original.tokenizer)
     longest = min((bound for model in (original, quantized) if (bound := model.longest) is not None), default=None)
     room = None if longest is None else longest - new_tokens - len(start)
     if room is not None and room < 1:
         raise BadOption(
             f"{new_tokens} new tokens leave no room for a prompt: {original.folder.name} takes {longest} tokens in all; "
-            f"ask for fewer"
+            f"give fewer"
         )
     bodies = [original.tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
     return [start + (body if room is None else body[-room:]) for body in bodies]
@@ -133,7 +129,7 @@ def _tokenized(
 def _continuations(
     model: LanguageModel, prompts: list[list[int]], original: LanguageModel, new_tokens: int
 ) -> list[str]:
-    """What comes after each prompt, as text. The original's tokenizer and end tokens hold for both models."""
+    """The text after each prompt. Both models use the original's tokenizer and end tokens."""
     tokenizer = original.tokenizer
     ends = _end_tokens(original)
     # Left, so that every prompt ends where the new tokens begin.
@@ -156,7 +152,7 @@ def _continuations(
 
 
 def _end_tokens(model: LanguageModel) -> list[int]:
-    """The checkpoint's own end tokens (chat models have several), else the tokenizer's."""
+    """The checkpoint's end tokens (chat models have several), else the tokenizer's."""
     candidates = (model.module.generation_config.eos_token_id, model.tokenizer.eos_token_id)
     ends = next((end for end in candidates if end is not None), None)
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
@@ -164,7 +160,7 @@ def _end_tokens(model: LanguageModel) -> list[int]:
 
 @contextmanager
 def _plain_generation(module: Any) -> Iterator[None]:
-    """Set the checkpoint's generation settings aside: penalties would hide loops, and transformers warns of sampling flags."""
+    """Ignore the checkpoint's generation settings: penalties would hide loops, and transformers warns of sampling flags."""
     kept = module.generation_config
     module.generation_config = GenerationConfig()
     try:

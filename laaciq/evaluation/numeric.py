@@ -1,4 +1,4 @@
-"""Numeric A/A: the original against itself in another precision. What differs there is no loss, and no loss below it means anything."""
+"""Numeric noise: the original against itself in another precision. A loss below this difference means nothing."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import copy
 from dataclasses import replace
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.models import LanguageModel
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.session import Session
 
-# Enough to see the size of rounding errors; they hardly vary between passages.
+# Enough: rounding errors hardly vary between passages.
 PASSAGES = 2
 
 
-class NumericNoise(BaseModel):
-    """Largest |ΔNLL per token| of any language, and where: the original in `precision` against the original in `other`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class NumericNoise(StrictModel):
+    """Largest |ΔNLL per token| of any language, and which: the original in `precision` against the original in `other`."""
 
     precision: str
     other: str
@@ -29,7 +27,7 @@ class NumericNoise(BaseModel):
 
 
 def numeric_noise(session: Session, texts: Texts) -> NumericNoise:
-    """The first two passages of every language, in the working precision and in the next wider one."""
+    """The noise on the first two passages of every language, between the working precision and the next wider one."""
     precision = session.original.module.dtype
     other = torch.float32 if precision.itemsize < 4 else torch.float64
     few = replace(

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.engine.display import Displayed
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Likelihood(_Result):
+class Likelihood(StrictModel):
     """How well one model predicts one language's text."""
 
     nll_per_token: float
@@ -25,7 +20,7 @@ class Likelihood(_Result):
     bits_per_byte: float
 
 
-class LanguageResult(_Result):
+class LanguageResult(StrictModel):
     """One language. `degradation` is D(λ) = exp(ΔNLL per token) − 1, None where the language collapsed.
 
     `relative_bits` is ΔNLL/NLL, the relative increase in bits per byte; `bits_per_passage` is Δbits for the same content, on parallel
@@ -53,17 +48,18 @@ class LanguageResult(_Result):
 
     @property
     def judged(self) -> bool:
-        """Is it one of those that disparity and rankings are about?"""
+        """True if disparity and rankings include the language: served and not collapsed."""
         return self.served and not self.collapsed
 
 
-class Disparity(_Result):
-    """How unequally the languages pay: max D − min D over those that are served and did not collapse.
+class Disparity(StrictModel):
+    """How unequal the losses are: max D − min D over the languages that are served and did not collapse.
 
-    `plug_in` is the observed value with its interval, which alone decides whether languages differ beyond noise. `noise_floor` is what noise
-    may make of it: languages differ beyond noise exactly where `plug_in` exceeds it. `cross_fitted` and `cross_fitted_worst` (D of the worst
-    language) choose worst and best on one half of the documents and estimate on the other. `between_deviation` is τ; `heterogeneity_p` tests
-    that all languages are equal, by the variance of D between languages against its distribution under equal means.
+    `plug_in` is the observed value with its interval, which alone decides whether languages differ beyond noise. `noise_floor` is the
+    largest value that noise explains: languages differ beyond noise exactly if `plug_in` exceeds it. `cross_fitted` and
+    `cross_fitted_worst` (D of the worst language) choose worst and best on one half of the documents and estimate on the other.
+    `between_deviation` is τ. `heterogeneity_p` tests that all languages are equal, by the variance of D between languages against its
+    distribution under equal means.
     """
 
     plug_in: Estimate
@@ -77,15 +73,15 @@ class Disparity(_Result):
 
     @property
     def beyond_noise(self) -> bool:
-        """The interval lies above zero."""
+        """True if the interval lies above zero."""
         return self.plug_in.low > 0
 
 
-class Summary(_Result):
-    """All languages together. Averages are taken over ΔNLL per token and then turned into D, never over D.
+class Summary(StrictModel):
+    """All languages together. Averages are taken over ΔNLL per token and then converted to D, never over D.
 
-    `mean` and `worst_quarter` are None where no language is judged; `hurt_share` and `half_loss_passage_share` (the smallest share of
-    passages that carries half of all losses) where none is served. `worst_by` names the worst language by each measure.
+    `mean` and `worst_quarter` are None if no language is judged; `hurt_share` and `half_loss_passage_share` (the smallest share of passages
+    that accounts for half of all losses) if none is served. `worst_by` names the worst language by each measure.
     """
 
     mean: float | None
@@ -99,7 +95,7 @@ class Summary(_Result):
     worst_by: dict[str, str]
 
 
-class Evaluation(Displayed, _Result):
+class Evaluation(Displayed, StrictModel):
     """A quantized model against its original, by language."""
 
     version: Literal[1] = 1
@@ -118,21 +114,21 @@ class Evaluation(Displayed, _Result):
 
     @property
     def worst_first(self) -> list[LanguageResult]:
-        """All languages by loss, those that are not served at the end."""
+        """All languages by loss, largest first; languages that are not served come last."""
         return sorted(self.languages, key=lambda r: (not r.served, -r.loss.value))
 
     @property
     def fewest_documents(self) -> int:
-        """Of any served language; 0 where none is served."""
+        """Smallest number of documents of a served language; 0 if none is served."""
         return min((r.documents for r in self.languages if r.served), default=0)
 
     @property
     def judged(self) -> list[LanguageResult]:
-        """The languages that disparity and rankings are about: served and not collapsed, worst first."""
+        """The languages in disparity and rankings: served and not collapsed, worst first."""
         return [r for r in self.worst_first if r.judged]
 
     def frame(self) -> pandas.DataFrame:
-        """One row a language; intervals become columns such as `degradation.low`."""
+        """A pandas table with one row per language; intervals become columns such as `degradation.low`."""
         from laaciq.frames import flat_frame
 
         return flat_frame([result.model_dump() for result in self.languages])

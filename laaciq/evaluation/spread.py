@@ -1,17 +1,16 @@
-"""What other draws of calibration text would have given: the part of the variance that test passages do not show."""
+"""The spread over draws of calibration text: the part of the variance that test passages do not show."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.evaluation.results import Evaluation
+from laaciq.strict import StrictModel
 
 
-class Spread(BaseModel):
-    """D over several draws of calibration text, one entry per draw, the run's own first. None stands for a language that collapsed, and for
-    a draw in which nothing could be judged."""
+class Spread(StrictModel):
+    """D over several draws of calibration text, one entry per draw; the first is the run itself.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    None stands for a language that collapsed, and for a draw in which nothing could be judged.
+    """
 
     by_language: dict[str, list[float | None]]
     worst: list[float | None]
@@ -24,7 +23,7 @@ class Spread(BaseModel):
 
 
 def spread_of(evaluations: list[Evaluation]) -> Spread:
-    """Of evaluations of the same model on the same test text."""
+    """The spread of several evaluations of the same model on the same test text."""
     served = [result.language for result in evaluations[0].languages if result.served]
 
     def degradation(evaluation: Evaluation, code: str) -> float | None:

@@ -14,7 +14,7 @@ from laaciq.trials.session import Session
 def evaluate_trial(
     session: Session, measured: Mapping[str, Measurement], texts: Texts, *, quantized: str
 ) -> Evaluation:
-    """What a candidate cost each language; `quantized` is what it is called in reports."""
+    """The `Evaluation` of a candidate; `quantized` is its name in reports."""
     return evaluate_measurements(
         list(measured.values()),
         original=session.folder.name,

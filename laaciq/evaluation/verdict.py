@@ -1,4 +1,4 @@
-"""One sentence on an evaluation, for people who read only one."""
+"""The verdict on an evaluation, in one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ENOUGH_DOCUMENTS = 10
 
 
 def verdict(results: list[LanguageResult], disparity: Disparity | None, summary: Summary) -> str:
-    """Whether languages differ beyond noise is decided by the interval of the disparity alone."""
+    """One sentence. The interval of the disparity alone decides whether languages differ beyond noise."""
     by_code = {r.language: r for r in results}
     if summary.collapsed:
         count = len(summary.collapsed)
@@ -32,7 +32,7 @@ def verdict(results: list[LanguageResult], disparity: Disparity | None, summary:
 
 
 def rough_intervals(fewest: int) -> str | None:
-    """A sentence where the language with the fewest documents has too few for exact intervals."""
+    """A sentence of warning if the language with the fewest documents has too few for exact intervals; None otherwise."""
     if not 0 < fewest < ENOUGH_DOCUMENTS:
         return None
     return f"Intervals are rough: a language has {fewest} documents, and {ENOUGH_DOCUMENTS} or more are needed."

@@ -1,1 +1,1 @@
-"""Checkpoints of ours in the formats of other libraries: layouts, packing, folding, the rules of runtimes."""
+"""Our checkpoints in the formats of other libraries: layouts, packing, folding, the rules of runtimes."""

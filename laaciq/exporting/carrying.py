@@ -1,7 +1,7 @@
 """Our codes on another format's grid, without loss: wider codes on the same scales, scales repeated over smaller groups. Pure functions.
 
-Formats store unsigned codes with w = s·(c − z). Ours fit into as many bits or more: an affine code and its zero point as they are, a symmetric
-one c from −q to q, q = 2^(B−1) − 1, as c + 2^(B'−1) with the middle 2^(B'−1) as zero point.
+Formats store unsigned codes with w = s·(c − z). Ours fit into as many bits or more: an affine code and its zero point unchanged, a
+symmetric c from −q to q, q = 2^(B−1) − 1, as c + 2^(B'−1) with the middle 2^(B'−1) as zero point.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.packing import pack
 from laaciq.quantization.plan import TensorPlan
 
-# Scales of smaller groups than this would outweigh their codes.
+# Smaller groups would take more bits for scales than for codes.
 SMALLEST_GROUP = 16
 _WORD = 32
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a format stores one matrix; a `group_size` of None is the whole row."""
+    """How a format stores one matrix; a `group_size` of None means the whole row."""
 
     bits: int
     group_size: int | None
@@ -51,9 +51,9 @@ class CarriedMatrix:
 
 
 def fit(plan: TensorPlan, *, bits: tuple[int, ...], groups: tuple[int, ...] | None) -> Layout | None:
-    """The cheapest layout of a format that holds the plan's grid; None where there is none. `groups` None offers every size.
+    """The smallest layout of a format that holds the plan's grid; None if there is none. `groups` None allows every size.
 
-    Groups of n inputs in rows of m are made of groups of gcd(n, m), also where the last one is short, and of any divisor of that.
+    Groups of n inputs in rows of m divide into groups of gcd(n, m), even if the last one is short, and of any divisor of that.
     """
     wide_enough = [offered for offered in bits if offered >= plan.bits]
     if not wide_enough:
@@ -68,14 +68,14 @@ def fit(plan: TensorPlan, *, bits: tuple[int, ...], groups: tuple[int, ...] | No
 
 
 def beside_codes(plan: TensorPlan) -> str | None:
-    """What a tensor has beside its codes and scales, and no other format holds."""
+    """What a tensor has beside codes and scales that no other format holds."""
     if plan.kept:
         return f"{plan.keep:g} % of its weights are kept in 16 bits"
     return f"it has a correction of rank {plan.rank}" if plan.rank else None
 
 
 def carry(matrix: QuantizedMatrix, plan: TensorPlan, layout: Layout) -> CarriedMatrix:
-    """The matrix in a layout that `fit` chose for its plan, with the shared scales; means exactly the same weights."""
+    """The matrix in a layout that `fit` chose for its plan, with the shared scales. Its weights are exactly the same."""
     codes, zeros = matrix.codes, matrix.grid.zeros
     if zeros is None:
         middle = 2 ** (layout.bits - 1)
@@ -86,15 +86,16 @@ def carry(matrix: QuantizedMatrix, plan: TensorPlan, layout: Layout) -> CarriedM
 
 
 def _repeated(values: torch.Tensor, plan: TensorPlan, layout: Layout) -> torch.Tensor:
-    """Values of the plan's groups, for the layout's groups: one for the tensor in every row, one of a group in all its parts."""
+    """Values of the plan's groups for the layout's groups: the tensor's value for every row, a group's value for all its parts."""
     outputs, inputs = plan.shape
     size = layout.group_size or inputs
     return values.expand(outputs, -1).repeat_interleave(plan.group_inputs // size, 1)[:, : inputs // size].contiguous()
 
 
 def pack_words(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """Codes (rows, n) → int32 (rows, ⌈n·B/32⌉): code i of a row in its bits i·B to (i+1)·B, low bits first, across words where B does not
-    divide 32."""
+    """Codes (rows, n) → int32 (rows, ⌈n·B/32⌉): code i of a row takes its bits i·B to (i+1)·B, low bits first, across words if B does not
+    divide 32.
+    """
     rows, count = codes.shape
     whole = torch.nn.functional.pad(codes, (0, -count % _WORD))
     words = pack(whole, bits).view(torch.int32).reshape(rows, -1)

@@ -1,4 +1,4 @@
-"""What a model's folder holds, tensor by tensor, without building the model: the codes of a checkpoint of ours, the weights of any other."""
+"""The tensors of a model folder, without building the model: codes of our checkpoints, weights of any other model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Coded:
         return self.quantized.dequantize(self.plan)
 
     def reordered(self, rows: torch.Tensor) -> Coded:
-        """Codes and shared scales alone, rows in another order."""
+        """Codes and shared scales only, with rows in another order."""
         grid = self.quantized.grid
         if self.plan.group_size != "tensor":
             grid = Grid(grid.scales[rows], None if grid.zeros is None else grid.zeros[rows])

@@ -1,4 +1,4 @@
-"""What folding changes: whether any number does, and what it costs each language."""
+"""The effect of folding: whether any number changes, and what that costs each language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from laaciq.corpus import Texts
 from laaciq.engine.progress import Progress
 from laaciq.evaluation import Evaluation, evaluate_measurements
 from laaciq.exporting.results import Misfit
-from laaciq.exporting.source import Source
+from laaciq.exporting.source import CheckpointSource
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.quantization.checkpoint import apply_checkpoint, stream_checkpoint
@@ -21,8 +21,8 @@ from laaciq.trials.measurement import measure_each
 from laaciq.trials.quantized_copy import copy_of
 
 
-def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
-    """Tables that differ are lost; else it depends on whether weights need more than 16 bits."""
+def changes_numbers(source: CheckpointSource, misfits: list[Misfit]) -> bool:
+    """True if folding changes weights: language tables that differ are lost, or weights need more than 16 bits."""
     if any(misfit.folded_to == "shared scales" or source.plan[misfit.tensor].tables for misfit in misfits):
         return True
     names = {misfit.tensor for misfit in misfits}
@@ -37,7 +37,7 @@ def changes_numbers(source: Source, misfits: list[Misfit]) -> bool:
 
 
 def evaluate_folding(
-    source: Source,
+    source: CheckpointSource,
     misfits: list[Misfit],
     test: Texts,
     options: MeasureOptions,
@@ -46,7 +46,7 @@ def evaluate_folding(
     device: str,
     progress: Progress,
 ) -> tuple[Evaluation, Evaluation]:
-    """The checkpoint with the scales of each language, and its export, both against one pass of the original."""
+    """Evaluations of the checkpoint with the scales of each language, and of its export, both against one pass of the original."""
     original = load(find_model(against), device=device)
     checkpoint = load(find_model(source.folder), device=device)
     export = folded_copy(original, source, misfits)
@@ -73,7 +73,7 @@ def evaluate_folding(
 
 
 @torch.no_grad()
-def folded_copy(original: LanguageModel, source: Source, misfits: list[Misfit]) -> LanguageModel:
+def folded_copy(original: LanguageModel, source: CheckpointSource, misfits: list[Misfit]) -> LanguageModel:
     """A copy of the original with the weights of the export: codes as in the checkpoint, folded tensors rounded to 16 bits."""
     quantized = copy_of(original)
     apply_checkpoint(quantized, source.folder)

@@ -1,4 +1,4 @@
-"""The formats: what each carries, and how it is written."""
+"""The export formats: what each can hold, and how it is written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from laaciq.exporting import gptq, pack_quantized
 from laaciq.exporting.carrying import CarriedMatrix, Layout, beside_codes, carry, fit
 from laaciq.exporting.gguf_format import GgufFormat
 from laaciq.exporting.results import Misfit, Rule, Written
-from laaciq.exporting.source import Source
+from laaciq.exporting.source import CheckpointSource
 from laaciq.exporting.vllm import check_rules
 from laaciq.models.loading import Kind
-from laaciq.quantization.checkpoint import PLAN, layer_name, stream_checkpoint, write_shards
+from laaciq.quantization.checkpoint import PLAN, stream_checkpoint, write_shards
+from laaciq.quantization.checkpoint_checks import layer_name
 from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.plan import TensorPlan
@@ -34,10 +35,10 @@ class ExportFormat(Protocol):
     @property
     def name(self) -> str: ...
 
-    def misfits(self, source: Source) -> list[Misfit]:
+    def misfits(self, source: CheckpointSource) -> list[Misfit]:
         """The tensors that the format cannot hold as they are."""
 
-    def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
+    def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         """Write the checkpoint with its misfits folded into an empty folder."""
 
 
@@ -45,8 +46,7 @@ class ExportFormat(Protocol):
 class PackedFormat:
     """A folder for transformers: every matrix in the parts of another library, and its settings in config.json.
 
-    `multiple` is what outputs and inputs must be multiples of, `transposed` whether GPT-2's Conv1D are carried, `brain_scales` whether scales
-    may be bfloat16.
+    Outputs and inputs must be multiples of `multiple`. `transposed`: GPT-2's Conv1D are supported. `brain_scales`: scales may be bfloat16.
     """
 
     name: str
@@ -61,13 +61,13 @@ class PackedFormat:
     notes: Callable[[Mapping[str, Layout]], list[str]]
     rules: Callable[[Mapping[str, Layout], Sequence[str]], list[Rule]] | None = None
 
-    def misfits(self, source: Source) -> list[Misfit]:
+    def misfits(self, source: CheckpointSource) -> list[Misfit]:
         quantized = [plan for plan in source.plan.tensors if plan.quantized]
         misfits = [Misfit.of(plan, self._obstacle(plan, source)) for plan in quantized]
         return [misfit for misfit in misfits if misfit is not None]
 
-    def _obstacle(self, plan: TensorPlan, source: Source) -> str | None:
-        """Why the codes cannot be carried, if they cannot."""
+    def _obstacle(self, plan: TensorPlan, source: CheckpointSource) -> str | None:
+        """Why the format cannot hold the codes; None if it can."""
         beside = "embeddings and heads stay in 16 bits" if plan.used_by else beside_codes(plan)
         if beside is not None:
             return beside
@@ -76,7 +76,7 @@ class PackedFormat:
         if source.linears[plan.name].transposed and not self.transposed:
             return "it is a Conv1D, and only linear layers are quantized"
         if any(size % self.multiple for size in plan.shape):
-            return f"its shape {plan.shape[0]}×{plan.shape[1]} is no multiple of {self.multiple}"
+            return f"its shape {plan.shape[0]}×{plan.shape[1]} is not a multiple of {self.multiple}"
         if not self.brain_scales and f"{layer_name(plan)}.scales" in source.brain_floats:
             return "its scales are beyond float16"
         fits = self._fit(plan) is not None
@@ -85,7 +85,7 @@ class PackedFormat:
     def _fit(self, plan: TensorPlan) -> Layout | None:
         return fit(plan, bits=self.bits, groups=self.groups)
 
-    def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
+    def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         in_full = {misfit.tensor for misfit in misfits if misfit.folded_to == "16 bits"}
         carried = {plan.name: plan for plan in source.plan.tensors if plan.quantized and plan.name not in in_full}
         layouts = {name: layout for name, plan in carried.items() if (layout := self._fit(plan)) is not None}
@@ -102,7 +102,7 @@ class PackedFormat:
         )
 
     def _tensors(
-        self, source: Source, layouts: Mapping[str, Layout], config: Mapping[str, Any]
+        self, source: CheckpointSource, layouts: Mapping[str, Layout], config: Mapping[str, Any]
     ) -> Iterator[tuple[str, torch.Tensor]]:
         for name, stored in stream_checkpoint(source.folder, source.plan):
             if not isinstance(stored, QuantizedMatrix):
@@ -115,7 +115,7 @@ class PackedFormat:
                 yield name, folded(stored, source, name)
 
 
-def folded(matrix: QuantizedMatrix, source: Source, name: str) -> torch.Tensor:
+def folded(matrix: QuantizedMatrix, source: CheckpointSource, name: str) -> torch.Tensor:
     """The weights in 16 bits, in the layout of the model's parameter."""
     weights = to_16bit(matrix.dequantize(source.plan[name]))
     transposed = name in source.linears and source.linears[name].transposed
@@ -127,7 +127,7 @@ def _is_wider(layout: Layout, plan: TensorPlan) -> bool:
     return layout.bits > plan.bits or not same_groups
 
 
-def _write_config(source: Source, quantization: dict[str, Any], folder: Path) -> None:
+def _write_config(source: CheckpointSource, quantization: dict[str, Any], folder: Path) -> None:
     config = source.config | {"quantization_config": quantization}
     write_text(folder / "config.json", json.dumps(config, indent=1))
     for path in source.folder.iterdir():
@@ -135,8 +135,8 @@ def _write_config(source: Source, quantization: dict[str, Any], folder: Path) ->
             shutil.copyfile(path, folder / path.name)
 
 
-def _notes(source: Source) -> list[str]:
-    """Readers compute scales in the model's type."""
+def _notes(source: CheckpointSource) -> list[str]:
+    """Notes for the user, for example that readers compute scales in the model's type."""
     scales = {f"{layer_name(plan)}.scales" for plan in source.plan.tensors if plan.quantized}
     if source.config.get("dtype") == "bfloat16" and scales - source.brain_floats:
         return ["Scales are float16; the type of this model, bfloat16, rounds them: load it in float16 or float32."]

@@ -1,4 +1,4 @@
-"""A checkpoint as a GGUF file, for llama.cpp and for transformers: our codes in blocks where a block type holds them, else 16 bits."""
+"""Checkpoints as GGUF files, for llama.cpp and transformers: codes in blocks if a block type holds them, else 16 bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoTokenizer
 
 from laaciq.errors import BadOption
 from laaciq.exporting.carrying import beside_codes
@@ -19,6 +18,7 @@ from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import find_model
 from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.models.gguf_file import gguf_file, import_gguf
+from laaciq.models.no_remote_code import read_config, read_tokenizer
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
@@ -50,14 +50,15 @@ class GgufTensor:
 
     @property
     def widened(self) -> bool:
-        """Is it larger than in the checkpoint, without being folded?"""
+        """True if it is larger than in the checkpoint and not folded."""
         return self.folded is None and self.bits_after > self.bits_before
 
 
 @dataclass(frozen=True)
 class GgufExport:
-    """What was written: the matrices in `tensors`; vectors are exact, in 32 bits. `for_transformers` is False if only llama.cpp computes what
-    the file describes."""
+    """What was written: the matrices in `tensors`; vectors are exact, in 32 bits. `for_transformers` is False if only llama.cpp computes
+    what the file describes.
+    """
 
     for_transformers: bool
     tensors: list[GgufTensor]
@@ -69,7 +70,7 @@ class GgufExport:
 
     @property
     def exact(self) -> bool:
-        """Does every weight equal that of the checkpoint?"""
+        """True if every weight equals that of the checkpoint."""
         return all(tensor.exact for tensor in self.tensors)
 
     @property
@@ -81,20 +82,21 @@ class GgufExport:
         return self._mean([tensor.bits_after for tensor in self.tensors])
 
     def _mean(self, bits: list[float]) -> float:
-        """Over all weights."""
+        """Mean over all weights."""
         counts = [tensor.weights for tensor in self.tensors]
         return sum(size * count for size, count in zip(bits, counts, strict=True)) / sum(counts)
 
 
 def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
-    """Write `out`/model.gguf, whole or not at all. Language tables stay behind: the file has the shared scales.
+    """Write `out`/model.gguf in one step. Language tables are left out: the file has the shared scales.
 
-    A folder that is no checkpoint of ours is written in 16 bits: as the input of llama.cpp's quantizer.
+    Any other model is written in 16 bits, as input for llama.cpp's quantizer.
     """
     gguf = import_gguf()
-    folder = find_model(checkpoint).path
-    architecture = exported_architecture(AutoConfig.from_pretrained(folder))
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = find_model(checkpoint)
+    folder = model.path
+    architecture = exported_architecture(read_config(model))
+    tokenizer = read_tokenizer(model)
     translate = tensor_names(architecture.name, architecture.config.num_hidden_layers)
     carried = []
     with gguf_file(out / FILE, architecture.name) as writer:
@@ -140,21 +142,21 @@ def _carry(name: str, stored: torch.Tensor | Coded, rows: torch.Tensor | None) -
 
 
 def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
-    """Blocks, or in words why there are none."""
+    """Blocks, or the reason why no block type fits."""
     if (addition := beside_codes(stored.plan)) is not None:
         return addition
     return to_blocks((stored if rows is None else stored.reordered(rows)).quantized, stored.plan)
 
 
 def exported_architecture(config: Any) -> GgufArchitecture:
-    """Refuse a model that a GGUF file cannot describe in full."""
+    """The GGUF architecture; an error if a GGUF file cannot describe the model completely."""
     if reason := _obstacle(config):
         raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
     return GgufArchitecture(config)
 
 
 def _obstacle(config: Any) -> str | None:
-    """What GGUF, or the reader of transformers, would not take from the configuration."""
+    """What in the configuration GGUF, or the reader of transformers, does not support; None if nothing."""
     if config.model_type not in ARCHITECTURES:
         return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
     rotary = config.rope_parameters.get("rope_type", "default")

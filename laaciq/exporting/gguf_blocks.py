@@ -1,8 +1,9 @@
-"""Blocks of GGUF: 32 weights of a row with a scale in float16. From our codes to their bytes, without rounding again wherever that can be.
+"""Blocks of GGUF: 32 weights of a row with a float16 scale. From our codes to their bytes, without rounding again where possible.
 
-A code stands u steps from zero: u = c − q or c − z. Q4_0, Q5_0 and Q8_0 hold w = d·u for u of 4, 5 and 8 signed bits, so that they carry every
-grid of ours whose u fit, exactly. Q4_1 holds w = d·c + m, c from 0 to 15: the affine 4-bit grid with m = −z·d, which float16 rounds by up to
-15·2⁻¹¹ of a step. Groups larger than a block repeat their scale. Pure functions on arrays; the bytes are those of ggml's `block_q*` structs.
+A code is u steps from zero: u = c − q or c − z. Q4_0, Q5_0 and Q8_0 hold w = d·u for u of 4, 5 and 8 signed bits, so they hold every grid
+of ours whose u fit, exactly. Q4_1 holds w = d·c + m, c from 0 to 15: the affine 4-bit grid with m = −z·d, which float16 rounds by up to
+15·2⁻¹¹ of a step. Groups larger than a block repeat their scale. Pure functions on arrays; the bytes are those of ggml's `block_q*`
+structs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.plan import TensorPlan
 
 BLOCK = 32
-# By how much an offset may move a group, in steps: rounding to our codes has moved each weight by up to half of one.
+# Largest shift of a group by its offset, in steps; rounding to codes shifts each weight by up to half a step.
 OFFSET_ERROR = 1 / 64
 
 
@@ -30,10 +31,10 @@ class Blocks:
 
 
 def to_blocks(quantized: QuantizedMatrix, plan: TensorPlan) -> Blocks | str:
-    """What the codes and the shared scales mean in the smallest block type that holds them; or, in words, why none does."""
+    """Codes with the shared scales in the smallest block type that holds them; or the reason why none does."""
     outputs, inputs = plan.shape
     if inputs % BLOCK or plan.group_inputs % BLOCK:
-        return f"groups of {plan.group_inputs} in rows of {inputs} are no blocks of {BLOCK}"
+        return f"groups of {plan.group_inputs} in rows of {inputs} do not divide into blocks of {BLOCK}"
     scales = _by_block(quantized.grid.scales.float().numpy(), plan)
     halves = scales.astype(np.float16)
     if not np.array_equal(halves.astype(np.float32), scales):
@@ -58,9 +59,9 @@ def to_blocks(quantized: QuantizedMatrix, plan: TensorPlan) -> Blocks | str:
 
 
 def to_16bit_blocks(matrix: np.ndarray) -> Blocks:
-    """float32 weights in 16 bits: F16 where that loses nothing, else BF16 where that does, else rounded to F16 unless they overflow.
+    """float32 weights in 16 bits: F16 if that loses nothing, else BF16 if that loses nothing, else rounded to F16 unless they overflow.
 
-    F16 first, since llama.cpp rounds what is multiplied by BF16 to its 8 bits too.
+    F16 first, because llama.cpp also rounds the inputs of a BF16 product to 8 bits of precision.
     """
     with np.errstate(over="ignore"):
         halves = matrix.astype("<f2")
@@ -79,18 +80,18 @@ def pack_q4_0(scales: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def pack_q4_1(scales: np.ndarray, offsets: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """As `pack_q4_0`, of codes from 0 to 15 and offsets like scales."""
+    """Like `pack_q4_0`, for codes from 0 to 15 and offsets in the shape of the scales."""
     return _rows(_bytes(scales), _bytes(offsets), _nibbles(codes))
 
 
 def pack_q5_0(scales: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """As `pack_q4_0`, of units from −16 to 15; the fifth bits lie together, first weight lowest."""
+    """Like `pack_q4_0`, for units from −16 to 15; the fifth bits are together, first weight lowest."""
     codes = (units + 16).astype(np.uint8)
     return _rows(_bytes(scales), np.packbits(codes >> 4, axis=-1, bitorder="little"), _nibbles(codes & 15))
 
 
 def pack_q8_0(scales: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """As `pack_q4_0`, of units from −128 to 127."""
+    """Like `pack_q4_0`, for units from −128 to 127."""
     return _rows(_bytes(scales), units.astype(np.int8).view(np.uint8))
 
 
@@ -101,13 +102,13 @@ _SIGNED: tuple[tuple[str, int, Callable[[np.ndarray, np.ndarray], np.ndarray]], 
 
 
 def _by_block(grid: np.ndarray, plan: TensorPlan) -> np.ndarray:
-    """Scales or zero points of groups → of blocks, (outputs, blocks)."""
+    """Scales or zero points by group → by block, (outputs, blocks)."""
     blocks = np.repeat(grid, plan.group_inputs // BLOCK, axis=1)[:, : plan.shape[1] // BLOCK]
     return np.broadcast_to(blocks, (plan.shape[0], plan.shape[1] // BLOCK))
 
 
 def _nibbles(codes: np.ndarray) -> np.ndarray:
-    """Two codes a byte: the first half of a block in the low bits, the second half in the high ones."""
+    """Two codes per byte: the first half of a block in the low bits, the second half in the high ones."""
     small = codes.astype(np.uint8)
     return small[..., : BLOCK // 2] | small[..., BLOCK // 2 :] << 4
 

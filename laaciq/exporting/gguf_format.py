@@ -1,4 +1,4 @@
-"""GGUF among the formats: what its blocks cannot carry, and what the user must know of a file."""
+"""GGUF as an export format: what its blocks cannot hold, and notes for the user."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from laaciq.exporting.contents import Coded, read_contents
 from laaciq.exporting.gguf import from_codes, write_gguf
 from laaciq.exporting.results import Misfit, Written
-from laaciq.exporting.source import Source
+from laaciq.exporting.source import CheckpointSource
 
 
 class GgufFormat:
     name = "gguf"
 
-    def misfits(self, source: Source) -> list[Misfit]:
-        """Whether blocks hold a matrix depends on its codes, so all are read."""
+    def misfits(self, source: CheckpointSource) -> list[Misfit]:
+        """The tensors that blocks cannot hold. That depends on the codes, so all are read."""
         misfits = []
         for _, stored in read_contents(source.folder):
             if isinstance(stored, Coded):
@@ -22,7 +22,7 @@ class GgufFormat:
                 misfits.append(Misfit.of(stored.plan, blocks if isinstance(blocks, str) else None))
         return [misfit for misfit in misfits if misfit is not None]
 
-    def write(self, source: Source, misfits: list[Misfit], folder: Path) -> Written:
+    def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         written = write_gguf(source.folder, folder)
         quantized = {plan.name for plan in source.plan.tensors if plan.quantized}
         carried = [tensor for tensor in written.tensors if tensor.name in quantized and tensor.folded is None]

@@ -19,7 +19,7 @@ _WHOLE_WORDS = {"llama-bpe"}
 
 
 def describe_vocabulary(writer: Any, tokenizer: Any, size: int) -> None:
-    """Write tokens, up to the `size` of the embeddings, merges, special tokens, and what is put around a text."""
+    """Write tokens, up to the `size` of the embeddings, merges, special tokens, and whether BOS and EOS are added."""
     gguf = import_gguf()
     described = json.loads(tokenizer.backend_tokenizer.to_str())
     writer.add_tokenizer_model("gpt2")
@@ -50,12 +50,12 @@ def describe_vocabulary(writer: Any, tokenizer: Any, size: int) -> None:
 
 
 def split_name(described: dict[str, Any]) -> str:
-    """llama.cpp's name of the way in which a tokenizer, given as tokenizer.json, splits text."""
+    """llama.cpp's name for how a tokenizer, given as tokenizer.json, splits text."""
     model = described["model"]
     steps = _steps(described["pre_tokenizer"], "pretokenizers")
     if model["type"] != "BPE" or not steps or steps[-1]["type"] != "ByteLevel":
         raise BadOption(
-            "this model's tokenizer is no byte-level BPE, and no other is written to GGUF yet: give another --format"
+            "this model's tokenizer is not byte-level BPE, the only kind that can be written to GGUF: give another --format"
         )
     *splits, last = steps
     name = None
@@ -63,14 +63,12 @@ def split_name(described: dict[str, Any]) -> str:
         name = "gpt-2"
     elif len(splits) == 1 and splits[0]["type"] == "Split" and not last["use_regex"]:
         name = _SPLITS.get(splits[0]["pattern"].get("Regex"))
-    # Composing characters, as in Qwen, is left out by llama.cpp in the files it converts itself too.
+    # llama.cpp's converter also leaves out the composition of characters that Qwen uses.
     changed = [step["type"] for step in _steps(described["normalizer"], "normalizers") if step["type"] != "NFC"]
     if name is None or changed or last["add_prefix_space"]:
-        raise BadOption("llama.cpp has no name for the way in which this tokenizer splits text: give another --format")
+        raise BadOption("llama.cpp does not know how this tokenizer splits text: give another --format")
     if bool(model.get("ignore_merges")) != (name in _WHOLE_WORDS):
-        raise BadOption(
-            f"this tokenizer merges words otherwise than llama.cpp does under {name!r}: give another --format"
-        )
+        raise BadOption(f"this tokenizer merges words differently from llama.cpp's {name!r}: give another --format")
     return name
 
 
@@ -81,7 +79,7 @@ def _steps(described: dict[str, Any] | None, parts: str) -> list[dict[str, Any]]
 
 
 def _around(tokenizer: Any) -> tuple[bool, bool]:
-    """Does a text get a bos token before it, an eos token after it?"""
+    """Whether a text gets a BOS token before it, and an EOS token after it."""
     text = "a"
     plain = tokenizer(text, add_special_tokens=False)["input_ids"]
     whole = tokenizer(text)["input_ids"]
@@ -90,5 +88,5 @@ def _around(tokenizer: Any) -> tuple[bool, bool]:
             if before + plain + after == whole:
                 return bool(before), bool(after)
     raise BadOption(
-        "this tokenizer puts more around a text than bos and eos, which GGUF cannot say: give another --format"
+        "this tokenizer adds more than BOS and EOS to a text, which GGUF cannot express: give another --format"
     )

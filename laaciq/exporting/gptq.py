@@ -1,4 +1,4 @@
-"""`gptq`, as GPTQModel reads it: what it calls the parts of a matrix, and its configuration with a `dynamic` table for mixed precision."""
+"""`gptq` in GPTQModel's layout: the parts of a matrix, and the configuration with a `dynamic` table for mixed precision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pack_parts(matrix: CarriedMatrix, config: Mapping[str, Any]) -> dict[str, to
 
 
 def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> dict[str, Any]:
-    """The commonest layout for all layers, and a table of those that differ; `left` are linear layers that stay in 16 bits."""
+    """The most common layout for all layers, and a table of those that differ; `left` are linear layers that stay in 16 bits."""
     common = Counter(layouts.values()).most_common(1)[0][0]
     dynamic: dict[str, dict[str, Any]] = {f"-:^{re.escape(layer)}$": {} for layer in left}
     dynamic |= {f"+:^{re.escape(layer)}$": _settings(layout) for layer, layout in layouts.items() if layout != common}
@@ -49,7 +49,7 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
 
 
 def notes(layouts: Mapping[str, Layout]) -> list[str]:
-    """What readers must know."""
+    """Notes for users of the export."""
     if _version(layouts) == _SECOND:
         return [
             f"Zero points are in the format's second version, {_SECOND}, which GPTQModel reads and older readers do not."

@@ -1,7 +1,7 @@
-"""For the quantizer of llama.cpp: an importance matrix of all languages, and the types of a plan by tensor.
+"""For llama.cpp's quantizer: an importance matrix over all languages, and the types of a plan by tensor.
 
-llama-quantize weights the squared error of every weight by the mean square of its input. The tool of llama.cpp takes that mean over one text,
-so that a language counts by its share of the text. Here each language counts by its weight, however long its text is.
+llama-quantize weights the squared error of every weight by the mean square of its input. llama.cpp's tool takes that mean over one text,
+where a language counts by its share of the text. Here a language counts by its weight, not by the length of its text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHUNK = 512
 
 
 def importance(profile: Profile, weights: Mapping[str, float] | None = None) -> dict[str, np.ndarray]:
-    """Σ_λ w_λ E_λ[x_j²] by tensor, for every input j; `weights` as in a plan, all alike if not given."""
+    """Σ_λ w_λ E_λ[x_j²] by tensor, for every input j; `weights` as in a plan, equal by default."""
     known = [profiled.language for profiled in profile.languages]
     weights = weights or dict.fromkeys(known, 1.0)
     if unknown := [code for code in weights if code not in known]:
@@ -42,7 +42,7 @@ def importance(profile: Profile, weights: Mapping[str, float] | None = None) -> 
 
 
 def write_importance(profile: Profile, out: Path, *, weights: Mapping[str, float] | None = None) -> None:
-    """The importance matrix as a GGUF file for `llama-quantize --imatrix`: of every tensor the sums of squares, and the count of tokens."""
+    """Write the importance matrix as a GGUF file for `llama-quantize --imatrix`: sums of squares and token counts by tensor."""
     gguf = import_gguf()
     means = importance(profile, weights)
     translate = tensor_names(profile.architecture.model_type, profile.architecture.blocks)
@@ -58,9 +58,9 @@ def write_importance(profile: Profile, out: Path, *, weights: Mapping[str, float
 
 
 def tensor_types(model: LanguageModel, plan: Plan) -> dict[str, str]:
-    """By the name of a tensor in GGUF, the type of llama.cpp whose bits per weight are nearest to those of the plan.
+    """The llama.cpp type with the nearest bits per weight for each tensor of the plan, by its GGUF name.
 
-    What the plan leaves in 16 bits stays so, also embeddings and head, for which llama-quantize would choose another type.
+    What the plan leaves in 16 bits stays there, including embeddings and head, for which llama-quantize would choose another type.
     """
     config = model.module.config
     translate = tensor_names(config.model_type, config.num_hidden_layers)
@@ -70,6 +70,6 @@ def tensor_types(model: LanguageModel, plan: Plan) -> dict[str, str]:
 
 
 def write_tensor_types(model: LanguageModel, plan: Plan, out: Path) -> None:
-    """A file for `llama-quantize --tensor-type-file`: a pattern and a type a line."""
+    """Write a file for `llama-quantize --tensor-type-file`: one pattern and type per line."""
     lines = [f"^{re.escape(name)}$={kind}\n" for name, kind in tensor_types(model, plan).items()]
     write_text(out, "".join(lines))

@@ -1,4 +1,4 @@
-"""`compressed-tensors`, pack-quantized: what it calls the parts of a matrix, and its configuration."""
+"""`compressed-tensors`, pack-quantized: the parts of a matrix, and the configuration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import torch
 
 from laaciq.exporting.carrying import CarriedMatrix, Layout, pack_words
 
-# Those that the library packs and we have.
+# Bit widths that the library packs and we support.
 BITS = (2, 3, 4, 6, 8)
-# Of others, codes lie across words, as the library reads them since this version.
+# At other widths codes straddle words, which the library reads since this version.
 _WHOLE_BITS, _ACROSS_SINCE = (2, 4, 8), "0.18"
 
 
 def pack_parts(matrix: CarriedMatrix, config: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Codes are packed along inputs, zero points along outputs. The library's codes are signed, and stored with 2^(B−1) added: as ours are."""
+    """The parts of a matrix. Codes are packed along inputs, zero points along outputs. The library's codes are signed and stored with
+    2^(B−1) added, like ours.
+    """
     parts = {
         "weight_packed": pack_words(matrix.codes, matrix.layout.bits),
         "weight_scale": matrix.scales,
@@ -28,7 +30,7 @@ def pack_parts(matrix: CarriedMatrix, config: Mapping[str, Any]) -> dict[str, to
 
 
 def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> dict[str, Any]:
-    """One group of layers for each layout; `left` are linear layers that stay in 16 bits."""
+    """One group of layers per layout; `left` are linear layers that stay in 16 bits."""
     groups = {}
     for number, layout in enumerate(dict.fromkeys(layouts.values())):
         weights = {
@@ -51,7 +53,7 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
 
 
 def notes(layouts: Mapping[str, Layout]) -> list[str]:
-    """What readers must know."""
+    """Notes for users of the export."""
     if odd := sorted({layout.bits for layout in layouts.values()} - set(_WHOLE_BITS)):
         words = " and ".join(map(str, odd))
         return [f"{words} bits are read by compressed-tensors {_ACROSS_SINCE} and later."]

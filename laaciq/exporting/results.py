@@ -1,22 +1,17 @@
-"""What an export did: written beside it, and printed."""
+"""The result of an export, written with it and printed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.evaluation import Evaluation
 from laaciq.quantization.plan import TensorPlan
+from laaciq.strict import StrictModel
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Misfit(_Strict):
-    """A tensor that a format cannot carry as it is, why, and what folding makes of it."""
+class Misfit(StrictModel):
+    """A tensor that a format cannot hold unchanged, the reason, and what folding does to it."""
 
     tensor: str
     reason: str
@@ -24,7 +19,7 @@ class Misfit(_Strict):
 
     @classmethod
     def of(cls, plan: TensorPlan, obstacle: str | None) -> Misfit | None:
-        """With an `obstacle` to its codes a tensor is folded to 16 bits, else only its tables are: to the shared scales."""
+        """With an `obstacle` to its codes, a tensor is folded to 16 bits; otherwise only its tables are, to the shared scales."""
         if obstacle is not None:
             return cls(tensor=plan.name, reason=obstacle, folded_to="16 bits")
         if plan.tables:
@@ -33,7 +28,7 @@ class Misfit(_Strict):
         return None
 
 
-class Rule(_Strict):
+class Rule(StrictModel):
     """A rule of a runtime, and the layers that break it."""
 
     rule: str
@@ -42,7 +37,7 @@ class Rule(_Strict):
 
 @dataclass(frozen=True)
 class Written:
-    """What a format says of a folder that it wrote, for `Exported`."""
+    """A format's account of a folder that it wrote, for `Exported`."""
 
     layouts: dict[str, int]
     widened: int
@@ -50,9 +45,10 @@ class Written:
     notes: list[str]
 
 
-class Exported(_Strict):
-    """`layouts` counts the layers stored in each way, `widened` those with more bits or smaller groups than in the checkpoint. `before` and
-    `after` are evaluations of the checkpoint and of the export, where folding changed numbers. Sizes are of the files with weights."""
+class Exported(StrictModel):
+    """`layouts` counts the layers in each layout, `widened` those with more bits or smaller groups than in the checkpoint. `before` and
+    `after` are evaluations of the checkpoint and of the export, if folding changed numbers. Sizes are those of weight files.
+    """
 
     version: Literal[1] = 1
     checkpoint: str

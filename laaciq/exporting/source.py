@@ -1,21 +1,22 @@
-"""The checkpoint that is exported: its plan, and what its configuration says of its layers. No weights are read here."""
+"""The checkpoint to export: its plan, and the facts of its configuration. No weights are read here."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from laaciq.engine.json_input import read_object
 from laaciq.errors import BadOption, BrokenModel
-from laaciq.models import LinearLayer, ModelFolder
+from laaciq.models import LinearLayer, ModelFolder, find_model
+from laaciq.models.configuration import CONFIG, COPY_AGAIN
 from laaciq.models.loading import Kind, outline
-from laaciq.quantization.checkpoint import WEIGHTS_FILE, is_checkpoint, read_plan
+from laaciq.quantization.checkpoint import WEIGHTS_FILE, check_checkpoint, is_checkpoint, read_plan, read_section
 from laaciq.quantization.plan import Plan
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """`linears` are the linear layers of the blocks by the name of their weight, `brain_floats` the tensors stored in bfloat16."""
 
     folder: Path
@@ -30,21 +31,25 @@ class Source:
         return weight_bytes(self.folder)
 
 
-def read_source(checkpoint: str | Path) -> Source:
+def read_source(checkpoint: str | Path) -> CheckpointSource:
+    """The checkpoint in a folder; an error if it is not one of ours or its plan does not fit."""
     folder = Path(checkpoint)
     if not is_checkpoint(folder):
-        raise BadOption(f"{folder} is no laaciq checkpoint: give a folder that 'laaciq quantize' or 'laaciq run' wrote")
-    kind, anatomy = outline(ModelFolder(str(folder), folder))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    # Names no file and keeps transformers from loading a checkpoint of ours; an export is none.
+        raise BadOption(
+            f"{folder} is not a laaciq checkpoint: give a folder written by 'laaciq quantize' or 'laaciq run'"
+        )
+    kind, anatomy = outline(find_model(folder))
+    config = read_object(folder / CONFIG, COPY_AGAIN, within=folder)
+    # This entry keeps transformers from loading our checkpoints without this package; an export does not need it.
     config.pop(WEIGHTS_FILE, None)
     plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
     if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
         raise BrokenModel(f"{folder} has a plan for another model: there is no layer {strange[0]}; quantize again")
-    brain_floats = frozenset(config.get("quantization_config", {}).get("brain_floats", ()))
-    return Source(folder, plan, config, kind, linears, brain_floats)
+    check_checkpoint(folder, plan, anatomy)
+    return CheckpointSource(folder, plan, config, kind, linears, frozenset(read_section(folder).brain_floats))
 
 
 def weight_bytes(folder: Path) -> int:
+    """Size of the weight files in bytes."""
     files = list(folder.glob("*.gguf")) or ModelFolder(str(folder), folder).weight_files
     return sum(path.stat().st_size for path in files)

@@ -1,4 +1,4 @@
-"""vLLM's rules for pack-quantized layers, checked on what is exported. Whether it then runs, only running it can tell."""
+"""vLLM's rules for pack-quantized layers, checked on an export. Only running it shows whether it runs."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ from laaciq.lazy import lazy_names
 
 if TYPE_CHECKING:
     from laaciq.models.anatomy import Anatomy, LinearLayer, TokenMatrix, dissect
-    from laaciq.models.folder import ModelFolder, find_model, stream_tensors
+    from laaciq.models.folder import ModelFolder, find_model
     from laaciq.models.loading import LanguageModel, load
+    from laaciq.models.safetensors_files import stream_tensors
 
 __all__ = [
     "Anatomy",
@@ -24,6 +25,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     dict.fromkeys(("Anatomy", "LinearLayer", "TokenMatrix", "dissect"), "laaciq.models.anatomy")
-    | dict.fromkeys(("ModelFolder", "find_model", "stream_tensors"), "laaciq.models.folder")
-    | dict.fromkeys(("LanguageModel", "load"), "laaciq.models.loading"),
+    | dict.fromkeys(("ModelFolder", "find_model"), "laaciq.models.folder")
+    | dict.fromkeys(("LanguageModel", "load"), "laaciq.models.loading")
+    | {"stream_tensors": "laaciq.models.safetensors_files"},
 )

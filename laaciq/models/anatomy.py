@@ -170,7 +170,7 @@ def _obstacle(path: str, module: nn.Module) -> str | None:
             return f"{path} also has {beside[0]}" if beside else f"{path} changes its rows as it looks them up"
         return None
     plain = isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
-    return None if plain else f"{path} is a {type(module).__name__}, no linear layer"
+    return None if plain else f"{path} is a {type(module).__name__}, not a linear layer"
 
 
 def _component(block: nn.Module, path: str) -> Component:

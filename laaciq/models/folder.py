@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-
 from laaciq import reference
+from laaciq.engine.input_files import file_inside, is_file, is_folder, is_there, require_file
+from laaciq.engine.json_input import read_object
 from laaciq.errors import BrokenModel
-from laaciq.options import REFERENCE
+from laaciq.models.configuration import CONFIG, COPY_AGAIN, ModelConfiguration, read_configuration
+from laaciq.options import CHECKPOINT_METHOD, REFERENCE
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "README.md"]
+# What transformers reads of a folder, beside the weights.
+_SETTINGS = (".json", ".model", ".txt", ".jinja")
+_TEMPLATES = "additional_chat_templates"
+# Parts of a model that transformers would load in place of all others.
+_DISTRIBUTED = "shard-[0-9][0-9][0-9][0-9][0-9]-model-*-of-*.safetensors"
+# Adapters are loaded on top of another model, which they name.
+_ADAPTER = "adapter_config.json"
+_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLED, _PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 # Files up to this size are hashed whole; of larger ones the ends, the size and the modification time.
 _HASHED_WHOLE = 64 * 2**20
 _HASHED_END = 2**20
-# Pages of a mapped file count as ours until it is closed: it is reopened after this many bytes.
-_MAPPED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -35,101 +39,105 @@ class ModelFolder:
 
     @property
     def weight_files(self) -> list[Path]:
-        """The files that hold the weights; every shard that the index names must be there."""
+        """The weight files that transformers reads; an error if a shard in the index is missing."""
         if self.gguf_file is not None:
-            return [self.path / self.gguf_file]
-        index = self.path / "model.safetensors.index.json"
-        if index.exists():
-            shards = sorted(set(_read_json(index).get("weight_map", {}).values()))
-            missing = [shard for shard in shards if not (self.path / shard).exists()]
-            if missing or not shards:
-                raise BrokenModel(f"{self.path} is half-written: {missing[0] if missing else 'every shard'} is missing")
-            return [self.path / shard for shard in shards]
-        files = sorted(self.path.glob("*.safetensors")) or sorted(self.path.glob("pytorch_model*.bin"))
+            return [require_file(self.path / self.gguf_file, COPY_AGAIN)]
+        shards = sorted(set(self.indexed.values()))
+        if not shards and is_there(self.path / _WHOLE):
+            shards = [self.path / _WHOLE]
+        files = shards or sorted(self.path.glob("*.safetensors")) or self._pickled
         if not files:
-            raise BrokenModel(f"{self.path} holds no weights: expected model.safetensors or its shards")
-        return files
+            raise BrokenModel(f"{self.path} has no weights: expected {_WHOLE} or its shards")
+        return [require_file(file, COPY_AGAIN, within=self.path) for file in files]
+
+    @property
+    def indexed(self) -> dict[str, Path]:
+        """The file of every tensor, from the index of shards; empty if there is no index."""
+        shards = self._shards(_INDEX, ".safetensors")
+        if shards and is_there(self.path / _WHOLE) and set(shards.values()) != {self.path / _WHOLE}:
+            raise BrokenModel(f"{self.path} has {_WHOLE} and an index of other shards: remove one of the two")
+        return shards
+
+    @property
+    def _pickled(self) -> list[Path]:
+        """Weights in torch's format, which transformers loads without running code in them."""
+        shards = sorted(set(self._shards(_PICKLED_INDEX, ".bin").values()))
+        return [self.path / _PICKLED] if is_there(self.path / _PICKLED) else shards
+
+    def _shards(self, index: str, suffix: str) -> dict[str, Path]:
+        path = self.path / index
+        if not is_there(path):
+            return {}
+        where = read_object(path, COPY_AGAIN, within=self.path).get("weight_map")
+        if not isinstance(where, dict) or not where:
+            raise COPY_AGAIN.of(path, "has no weight_map, which names the shard of every tensor")
+        shards = {name: file_inside(self.path, shard, COPY_AGAIN, named_in=path) for name, shard in where.items()}
+        for shard in set(shards.values()):
+            if shard.suffix != suffix:
+                raise COPY_AGAIN.of(path, f"names {shard.name!r} as a shard, expected a {suffix} file")
+            if not is_there(shard):
+                raise COPY_AGAIN.of(self.path, f"is half-written: {shard.name} is missing")
+        return shards
+
+    @property
+    def configuration(self) -> ModelConfiguration | None:
+        """The contents of config.json; None for GGUF."""
+        return read_configuration(self.path) if self.gguf_file is None else None
 
     @property
     def quantization(self) -> dict[str, Any] | None:
         """`quantization_config` of config.json; None if the weights are not quantized, and for GGUF."""
-        settings = None if self.gguf_file else _read_json(self.path / "config.json").get("quantization_config")
-        if settings is not None and not isinstance(settings, dict):
-            raise BrokenModel(
-                f"{self.path / 'config.json'} has a quantization_config that is no JSON object: copy it again"
-            )
-        return settings
+        return None if (configuration := self.configuration) is None else configuration.quantization_config
 
     @property
     def fingerprint(self) -> str:
-        """Changes when any file of the model changes."""
+        """A digest that changes with any file of the model."""
         digest = hashlib.sha256()
         described = [p for p in self.path.glob("*.json") if self.gguf_file is None]
         for path in sorted({*described, *self.weight_files}):
+            require_file(path, COPY_AGAIN, within=None if self.gguf_file else self.path)
             digest.update(f"{path.name}:{_file_digest(path)};".encode())
         return digest.hexdigest()
 
 
 def find_model(source: str | Path) -> ModelFolder:
-    """Resolve the name of a model to its files; downloads only a hub model that is not on this machine yet."""
+    """The files of a model by its name. Downloads only a hub model that is not on this machine yet."""
     name = str(source)
     if name == REFERENCE:
         return ModelFolder(name, reference.path())
     path = Path(source)
-    if path.suffix == ".gguf" and path.is_file():
+    if path.suffix == ".gguf" and is_file(path):
         return ModelFolder(name, path.parent, gguf_file=path.name)
-    if path.is_dir():
-        if not (path / "config.json").exists():
-            raise BrokenModel(f"{name} is no model folder: it has no config.json")
-        _read_json(path / "config.json")
-        return ModelFolder(name, path)
-    if path.exists() or path.is_absolute() or name.startswith("."):
-        raise BrokenModel(f"no model at {name}: give a folder with config.json, a .gguf file, or a hub name")
-    return ModelFolder(name, _download(name))
+    if name and is_folder(path):
+        return _checked(ModelFolder(name, path))
+    if not name or is_there(path) or path.is_absolute() or name.startswith("."):
+        raise BrokenModel(f"no model at {name!r}: give a folder with config.json, a .gguf file, or a hub name")
+    return _checked(ModelFolder(name, _download(name)))
 
 
-def stream_tensors(folder: ModelFolder) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of a safetensors model, one at a time, mapped and not copied, without building the model."""
-    for path in folder.weight_files:
-        with _opened(path) as file:
-            names = list(file.keys())[::-1]
-        while names:
-            mapped = 0
-            with _opened(path) as file:
-                while names and mapped < _MAPPED_BYTES:
-                    name = names.pop()
-                    tensor = file.get_tensor(name)
-                    mapped += tensor.nbytes
-                    yield name, tensor
-
-
-def tensor_files(folder: ModelFolder) -> dict[str, Path]:
-    """The file of every tensor of a safetensors model."""
-    where: dict[str, Path] = {}
-    for path in folder.weight_files:
-        with _opened(path) as file:
-            where |= dict.fromkeys(file.keys(), path)
-    return where
-
-
-def read_tensors(where: Mapping[str, Path], names: Iterable[str]) -> dict[str, torch.Tensor]:
-    """Some tensors by name, mapped and not copied."""
-    tensors = {}
-    for name in names:
-        with _opened(where[name]) as file:
-            tensors[name] = file.get_tensor(name)
-    return tensors
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    if path.suffix != ".safetensors":
-        raise BrokenModel(f"{path} cannot be streamed: convert the model to safetensors first")
+def _checked(folder: ModelFolder) -> ModelFolder:
+    """The folder; an error if transformers would read a file that is not allowed. Large files are not opened."""
+    if not is_there(folder.path / CONFIG):
+        raise BrokenModel(f"{folder.name} is not a model folder: it has no {CONFIG}")
+    if is_there(folder.path / _ADAPTER):
+        raise BrokenModel(f"{folder.name} is an adapter for another model ({_ADAPTER}): merge it into that model first")
+    if distributed := next(folder.path.glob(_DISTRIBUTED), None):
+        raise BrokenModel(f"{folder.name} is saved in parts of several processes ({distributed.name}): save it whole")
     try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except (SafetensorError, OSError) as error:
-        raise BrokenModel(f"{path} is broken or cut short ({error}); copy it again") from None
+        present = [*folder.path.iterdir(), *(folder.path / _TEMPLATES).glob("*")]
+    except OSError as error:
+        raise BrokenModel(f"{folder.name} cannot be listed ({error.strerror}): allow this user to read it") from None
+    for path in present:
+        if path.suffix in _SETTINGS:
+            require_file(path, COPY_AGAIN, within=folder.path)
+    configuration = read_configuration(folder.path)
+    other_file = (configuration.model_extra or {}).get("transformers_weights")
+    ours = (configuration.quantization_config or {}).get("quant_method") == CHECKPOINT_METHOD
+    if other_file is not None and not ours:
+        raise COPY_AGAIN.of(
+            folder.path / CONFIG, f"names a file for the weights, transformers_weights = {other_file!r}"
+        )
+    return folder
 
 
 def _download(name: str) -> Path:
@@ -138,18 +146,11 @@ def _download(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise BrokenModel(
             f"no model {name!r}: there is no such folder, and the download from the hub failed ({reason})"
         ) from None
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BrokenModel(f"{path} is not valid JSON ({error}); the checkpoint is half-written") from None
 
 
 def _file_digest(path: Path) -> str:

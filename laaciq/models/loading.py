@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,13 +11,15 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 from transformers.models.auto import modeling_auto
 
-from laaciq.errors import BadOption, BrokenModel
+from laaciq.errors import BadOption, BrokenModel, LaaciqError
 from laaciq.models.anatomy import Anatomy, dissect
+from laaciq.models.checks import check_files, check_loaded, misfit
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
+from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -25,6 +27,8 @@ _AUTO_CLASS = {
     "masked": transformers.AutoModelForMaskedLM,
     "encoder-decoder": transformers.AutoModelForSeq2SeqLM,
 }
+# In the error of transformers that does not say which tensor has another shape.
+_SHAPES_DIFFER = "ignore_mismatched_sizes"
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,6 @@ def load(
     *,
     device: str = "auto",
     dtype: torch.dtype | None = None,
-    trust_remote_code: bool = False,
     form: ForeignFormat | None = None,
 ) -> LanguageModel:
     """Load model and tokenizer. Without a `dtype`, the model computes in float32 on a CPU, elsewhere in the type of the checkpoint.
@@ -75,33 +78,27 @@ def load(
     format that config.json names.
     """
     place = pick_device(device)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **_gguf(folder)}
-    folder.weight_files  # noqa: B018 (names a missing shard before transformers fails on it)
+    check_files(folder)
     settings = folder.quantization
     form = form or find_format(settings)
     hint = "" if form else missing_library(settings)
-    with _quiet():
-        try:
-            config = AutoConfig.from_pretrained(folder.path, **options)
-            kind = _kind(config)
-            default = torch.float32 if place.type == "cpu" else "auto"
-            if form is None:
-                module, info = _AUTO_CLASS[kind].from_pretrained(
-                    folder.path, dtype=dtype or default, output_loading_info=True, **options
-                )
-            else:
-                module, info = _dequantized(folder, form, config, dtype or default, trust_remote_code=trust_remote_code)
-            tokenizer = AutoTokenizer.from_pretrained(folder.path, **options)
-        except BrokenModel:
-            raise
-        except Exception as error:  # transformers and its libraries raise whatever they like on a broken folder
-            reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(f"{folder.name} does not load ({type(error).__name__}: {reason}){hint}") from error
-    if missing := sorted(info["missing_keys"]):
-        raise BrokenModel(
-            f"{folder.name} is half-written: {len(missing)} tensors are missing, {missing[0]} first{hint}"
-        )
-    check_finite(module, folder.name)
+    with _loading(f"{folder.name} does not load", hint, lambda: misfit(folder, _without_weights(folder)[1])):
+        config = read_config(folder)
+        kind = _kind(config)
+        default = torch.float32 if place.type == "cpu" else "auto"
+        if form is None:
+            module, info = _AUTO_CLASS[kind].from_pretrained(
+                folder.path,
+                config=config,
+                dtype=dtype or default,
+                output_loading_info=True,
+                **NO_CODE,
+                **gguf_option(folder),
+            )
+        else:
+            module, info = _dequantized(folder, form, config, dtype or default)
+        tokenizer = read_tokenizer(folder)
+    check_loaded(module, info, folder.name, hint)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():
         warnings.warn(f"{folder.name}: {note}", stacklevel=2)
@@ -109,7 +106,7 @@ def load(
 
 
 def _dequantized(
-    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str, *, trust_remote_code: bool
+    folder: ModelFolder, form: ForeignFormat, config: Any, dtype: torch.dtype | str
 ) -> tuple[Any, dict[str, Any]]:
     """The model with dequantized weights, and transformers' loading report."""
     if not isinstance(dtype, torch.dtype):
@@ -119,7 +116,7 @@ def _dequantized(
         if hasattr(config, name):
             delattr(config, name)
     with torch.device("meta"):
-        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, trust_remote_code=trust_remote_code)
+        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, **NO_CODE)
     weights = read_weights(folder, form, skeleton, dtype)
     # Tensors of the right type become parameters as they are: no second copy.
     module, info = type(skeleton).from_pretrained(
@@ -139,33 +136,18 @@ def outline(folder: ModelFolder) -> tuple[Kind, Anatomy]:
 def skeleton(folder: ModelFolder) -> LanguageModel:
     """The model with its tokenizer and without its weights: it cannot be run, but texts can be prepared for it and its shapes counted."""
     kind, module = _without_weights(folder)
-    with _quiet():
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder.path, **_gguf(folder))
-        except Exception as error:  # as in `load`
-            reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(
-                f"{folder.name} has no tokenizer that loads ({type(error).__name__}: {reason}): copy it again"
-            ) from error
+    with _loading(f"{folder.name} has no tokenizer that loads"):
+        tokenizer = read_tokenizer(folder)
     return LanguageModel(folder, kind, module, tokenizer)
 
 
 def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
-    with _quiet():
-        try:
-            config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, **_gguf(folder))
-            kind = _kind(config)
-            with torch.device("meta"):
-                return kind, _AUTO_CLASS[kind].from_config(config, trust_remote_code=False)
-        except BrokenModel:
-            raise
-        except Exception as error:  # as in `load`
-            reason = str(error).strip().split("\n")[0]
-            raise BrokenModel(f"{folder.name} cannot be built ({type(error).__name__}: {reason})") from error
-
-
-def _gguf(folder: ModelFolder) -> dict[str, Any]:
-    return {} if folder.gguf_file is None else {"gguf_file": folder.gguf_file}
+    check_files(folder)
+    with _loading(f"{folder.name} cannot be built"):
+        config = read_config(folder)
+        kind = _kind(config)
+        with torch.device("meta"):
+            return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
 
 
 def pick_device(device: str) -> torch.device:
@@ -174,12 +156,6 @@ def pick_device(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise BadOption("no CUDA device here: give --device cpu or auto")
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def check_finite(module: torch.nn.Module, name: str) -> None:
-    for tensor_name, parameter in module.named_parameters():
-        if parameter.is_floating_point() and not torch.isfinite(parameter).all():
-            raise BrokenModel(f"{name} has NaN or infinite weights in {tensor_name}: the checkpoint is damaged")
 
 
 def _kind(config: Any) -> Kind:
@@ -194,8 +170,27 @@ def _kind(config: Any) -> Kind:
     if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return "masked"
     raise BrokenModel(
-        f"{config.model_type} is no language model that can be scored: give a causal, masked or seq2seq one"
+        f"{config.model_type} is not a language model that can be scored: give a causal, masked or encoder-decoder model"
     )
+
+
+@contextmanager
+def _loading(problem: str, hint: str = "", explain: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Whatever transformers and its libraries raise on a broken folder becomes one sentence. `explain` may know better than they do."""
+    with _quiet():
+        try:
+            yield
+        except LaaciqError:
+            raise
+        except BaseException as error:
+            # A panic of code in Rust, such as the tokenizers', is no `Exception`.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            reason = (str(error).strip().splitlines() or [""])[0]
+            known = explain() if _SHAPES_DIFFER in reason else None
+            raise BrokenModel(
+                f"{problem} ({known or f'{type(error).__name__}: {reason}'}): copy it again{hint}"
+            ) from error
 
 
 @contextmanager

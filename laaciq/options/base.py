@@ -1,4 +1,4 @@
-"""What all options share: strict names and ranges, refusal of what has no effect, the command line that does the same, a default folder."""
+"""The base class of options: strict names and ranges, refusal of options without effect, the equivalent command line, a default folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from laaciq.errors import BadOption
 from laaciq.options.values import Repeated, flag
+from laaciq.strict import StrictModel
 
 # Folder of all default folders.
 RUNS = Path("laaciq-runs")
@@ -24,7 +25,7 @@ Group = TypeVar("Group", bound="Options")
 
 
 class Condition(Protocol):
-    """Tells whether an option has an effect, given all others."""
+    """Decides whether an option has an effect, given all others."""
 
     def obstacle(self, options: Any, name: str) -> str | None:
         """Why the option `name` has no effect, to follow its name in a sentence; None if it has one."""
@@ -43,19 +44,17 @@ class Only:
         return None if name not in self.names or self.holds(options) else self.reason
 
 
-class Options(BaseModel):
+class Options(StrictModel, allow_inf_nan=False):
     """Strict: an unknown name is an error that names the nearest known one, and so is a given option without effect.
 
     `verb` is the command, `positional` its arguments in order. `conditions` say which options have no effect beside which others; those of
     base classes hold too.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     verb: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()
     conditions: ClassVar[tuple[Condition, ...]] = ()
-    # Options that decide nothing of the result that a default folder holds.
+    # Options that do not affect the results in the default folder.
     undecisive: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -64,7 +63,7 @@ class Options(BaseModel):
         for name in values:
             if name not in cls.model_fields:
                 near = difflib.get_close_matches(name, cls.model_fields, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(cls.model_fields)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(cls.model_fields)}"
                 raise BadOption(f"unknown option {name!r}: {hint}")
         try:
             options = cls(**{name: value for name, value in values.items() if value is not None})
@@ -74,7 +73,7 @@ class Options(BaseModel):
         return options
 
     def refuse_unread(self, *conditions: Condition) -> None:
-        """Refuse what was given and has no effect, by the conditions of the class, which come before those of its bases, or by others."""
+        """Raise `BadOption` for the first given option without effect, by `conditions` or by those of the class and then of its bases."""
         given = [name for name in type(self).model_fields if name in self.model_fields_set]
         for condition in conditions or self._all_conditions():
             for name in given:
@@ -88,12 +87,12 @@ class Options(BaseModel):
             yield from vars(kind).get("conditions", ())
 
     def group(self, kind: type[Group]) -> Group:
-        """The options of one group alone."""
+        """Only the options of one group."""
         return kind(**self.model_dump(include=set(kind.model_fields)))
 
     @property
     def command(self) -> str:
-        """The command line that does the same: what differs from the defaults."""
+        """The equivalent command line: the options that differ from their defaults."""
         fields = type(self).model_fields
         changed = [name for name in fields if getattr(self, name) != fields[name].default]
         arguments = [word for name in self.positional if name in changed for word in _texts(getattr(self, name))]
@@ -101,11 +100,11 @@ class Options(BaseModel):
         for name in changed:
             if name not in self.positional:
                 words += _words(name, fields[name], getattr(self, name))
-        return shlex.join(words)
+        return shlex.join(words)  # noqa: TID251 (for the record; what is shown is quoted again)
 
     @property
     def default_folder(self) -> Path:
-        """Where results go unless `out` says otherwise: another folder for all other options that decide them, always the same for the same."""
+        """The folder for results if `out` is not given. It depends on every option that affects the results."""
         words, spelled = self.folder_words()
         decisive = self.model_dump(
             mode="json", exclude_defaults=True, exclude=set(spelled | self.undecisive) | self._named_in_full()
@@ -119,7 +118,7 @@ class Options(BaseModel):
 
     @property
     def _subject(self) -> str:
-        """The last part of the name of what the command is about."""
+        """The last part of the path or name of the model or run."""
         return Path(str(getattr(self, self.positional[0]))).name if self.positional else "laaciq"
 
     def _named_in_full(self) -> set[str]:
@@ -128,7 +127,7 @@ class Options(BaseModel):
 
 
 def is_repeated(field: FieldInfo) -> bool:
-    """Is the option given once per entry on the command line, and not as one text with commas?"""
+    """True if the command line takes the option once per entry, not as one text with commas."""
     return any(isinstance(mark, Repeated) for mark in field.metadata)
 
 
@@ -150,5 +149,5 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     name, message = str(first["loc"][0]), first["msg"].removeprefix("Input ")
     if first["type"] == "missing":
-        return f"{flag(name)} is missing: give it"
+        return f"{flag(name)} is required"
     return f"{flag(name)} cannot be {first['input']!r}: it {message}"

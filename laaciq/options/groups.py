@@ -1,6 +1,6 @@
 """Groups of options that several commands share: the model, its texts, how they are read, and the grid.
 
-Fields come in the order of the bases from right to left: that is the order of `--help` and of `Options.command`.
+Fields are in the order of the bases from right to left. `--help` and `Options.command` use that order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from laaciq.options.values import BUILTIN, REFERENCE, Bits, GroupSize, Languages
 
 
 class ModelOptions(Options):
-    """The model that a command is about."""
+    """The model that a command works on."""
 
     positional: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -25,14 +25,15 @@ class ModelOptions(Options):
 
 
 class TextOptions(Options):
-    """The texts, and the languages of them that count."""
+    """The texts, and which of their languages to use."""
 
     texts: Source = Field(
         default=BUILTIN,
         description="Texts by language: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.",
     )
     languages: Languages | None = Field(
-        default=None, description="Use these languages only, for example 'eng,swa,Tamil'; all of the texts by default."
+        default=None,
+        description="Use only these languages, for example 'eng,swa,Tamil'. Default: all languages in the texts.",
     )
 
 
@@ -42,10 +43,10 @@ class ReadOptions(Options):
     window: int | None = Field(
         default=None,
         ge=8,
-        description="Most tokens in one forward pass; longer passages slide through it. What the model allows, up to 2048, by default.",
+        description="Most tokens per forward pass; longer passages are read in sliding windows. Default: what the model allows, up to 2048.",
     )
-    chat: bool = Field(default=False, description="Put every passage into the model's chat template.")
-    seed: int = Field(default=0, ge=0, description="Random seed of splits and resampling.")
+    chat: bool = Field(default=False, description="Wrap every passage in the model's chat template.")
+    seed: int = Field(default=0, ge=0, description="Random seed for splits and resampling.")
 
 
 class MeasureOptions(ReadOptions):
@@ -54,7 +55,8 @@ class MeasureOptions(ReadOptions):
     served_bound: float = Field(
         default=4.0,
         gt=0,
-        description="A language is served if the original needs at most this many bits per byte of its text; others decide nothing.",
+        description="Most bits per byte that the original may need for a language to count as served. Other languages are listed, "
+        "and left out of all else.",
     )
 
 
@@ -62,7 +64,7 @@ class PassageOptions(Options):
     """How much text is measured."""
 
     passages: int | None = Field(
-        default=None, ge=1, description="Most passages per language that are measured; all of the test text by default."
+        default=None, ge=1, description="Measure at most this many passages per language. Default: all."
     )
 
 
@@ -80,13 +82,14 @@ class _BitsOption(Options):
 
 class _GroupSizeOption(Options):
     group_size: GroupSize = Field(
-        default=64, description="Weights of a row that share a scale: a number, 'channel' (the whole row) or 'tensor'."
+        default=64,
+        description="Weights that share a scale: a number within a row, 'channel' (a whole row) or 'tensor' (the whole matrix).",
     )
 
 
 class _SymmetryOption(Options):
     symmetric: bool = Field(
-        default=True, description="Symmetric grid around zero; an affine grid stores a zero point per group."
+        default=True, description="Symmetric grid around zero, or affine grid with a zero point per group."
     )
 
 

@@ -1,4 +1,4 @@
-"""Options of what can be known before quantizing: profile, screen, survey."""
+"""Options of the commands that inspect a model before it is quantized: profile, screen, survey."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _TEXTS = frozenset({*TextOptions.model_fields, *ReadOptions.model_fields, "passa
 
 
 def is_profile(source: str) -> bool:
-    """Is this a profile, and not a model: its file, or a folder that `profile` or `run` wrote?"""
+    """True for a profile: its file, or a folder that `profile` or `run` wrote. False for a model."""
     return Path(source).suffix == ".json" or (Path(source) / "profile.json").is_file()
 
 
 _PROFILED = Field(
-    default=None, ge=1, description="Most calibration passages per language that are read; all by default."
+    default=None, ge=1, description="Read at most this many calibration passages per language. Default: all."
 )
 _OUTLIERS = Field(default=OUTLIER_KURTOSIS, description="Excess kurtosis κ above which a block is an outlier block.")
-_SCREENED_BITS = Field(default=4, ge=1, le=16, description="Bits per weight that the prediction is for.")
-_FROM_PROFILE = "has no effect on a profile that was made before: give a model instead"
+_SCREENED_BITS = Field(default=4, ge=1, le=16, description="Bits per weight to predict for.")
+_FROM_PROFILE = "has no effect on a finished profile: give a model instead"
 
 
 class ProfileOptions(ReadOptions, TextOptions, ModelOptions):
@@ -35,13 +35,15 @@ class ProfileOptions(ReadOptions, TextOptions, ModelOptions):
     passages: int | None = _PROFILED
     exposure: Source | None = Field(
         default=None,
-        description='JSON file with the tokens seen in training by language, such as {"eng": 1000}; known for the reference model.',
+        description='JSON file of training tokens by language, such as {"eng": 1000}. Default: known for the reference model only.',
     )
-    predictive: bool = Field(default=False, description="Also measure predictive redundancy, in two more passes.")
+    predictive: bool = Field(
+        default=False, description="Also measure predictive redundancy, which takes two more passes."
+    )
     outlier_kurtosis: float = _OUTLIERS
 
     def measuring(self) -> MeasureOptions:
-        """How text is read, as every measurement takes it."""
+        """How text is read, as a measurement needs it."""
         return MeasureOptions(**self.model_dump(include=set(ReadOptions.model_fields)))
 
 

@@ -1,4 +1,4 @@
-"""Options of what works with other libraries: export, imatrix, bench, tasks."""
+"""Options of the commands that work with other libraries: export, imatrix, bench, tasks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pydantic import Field
 
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import MeasuredModelOptions, MeasureOptions, PassageOptions, TextOptions
-from laaciq.options.values import ExportFormat, Source
+from laaciq.options.values import ExportFormatName, Source
 
 _MEASURED = frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields, *PassageOptions.model_fields})
 
 
 class ExportOptions(PassageOptions, MeasureOptions, TextOptions):
-    """Options of `laaciq export`. Only folding changes what a model computes, and is measured."""
+    """Options of `laaciq export`. Only folding changes what a model computes, so only folding is measured."""
 
     verb: ClassVar[str] = "export"
     positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
@@ -22,20 +22,20 @@ class ExportOptions(PassageOptions, MeasureOptions, TextOptions):
         Only(
             _MEASURED | {"against"},
             lambda options: options.fold,
-            "has no effect without --fold: an export that changes nothing is not measured",
+            "has no effect without --fold: without it the export computes the same and is not measured",
         ),
     )
 
-    checkpoint: Source = Field(description="Checkpoint: a folder that 'laaciq quantize' or 'laaciq run' wrote.")
-    format: ExportFormat = Field(description="Format to write: compressed-tensors, gptq or gguf.")
+    checkpoint: Source = Field(description="Checkpoint folder written by 'laaciq quantize' or 'laaciq run'.")
+    format: ExportFormatName = Field(description="Format to write: compressed-tensors, gptq or gguf.")
     against: Source | None = Field(
         default=None, description="Original model; needed if --fold changes what the model computes."
     )
     fold: bool = Field(
         default=False,
-        description="Store what the format cannot hold in 16 bits, or with the scales that all languages share.",
+        description="Convert what the format cannot hold: tensors to 16 bits, language tables to the scales that all languages share.",
     )
-    passages: int = Field(default=12, ge=1, description="Passages per language that folding is measured on.")
+    passages: int = Field(default=12, ge=1, description="Passages per language to measure the effect of --fold on.")
 
     def measuring(self) -> MeasureOptions:
         """The part of the options that decides a measurement."""
@@ -43,13 +43,13 @@ class ExportOptions(PassageOptions, MeasureOptions, TextOptions):
 
 
 class SpeedOptions(Options):
-    """What both models are given to compute."""
+    """The workload of both models."""
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="Data type of both models; auto is float32 on a CPU and bfloat16 on CUDA."
     )
     prompt_tokens: int = Field(default=128, ge=1, description="Tokens per prompt.")
-    new_tokens: int = Field(default=64, ge=2, description="Tokens that are generated per prompt.")
+    new_tokens: int = Field(default=64, ge=2, description="Tokens to generate per prompt.")
     batch: int = Field(default=1, ge=1, description="Prompts per batch.")
 
 
@@ -62,7 +62,7 @@ class BenchOptions(SpeedOptions):
     checkpoint: Source = Field(description="Quantized model.")
     against: Source | None = Field(
         default=None,
-        description="Original model; by default the one that the run which wrote the checkpoint started from.",
+        description="Original model. Default: the model of the run that wrote the checkpoint.",
     )
 
 
@@ -73,7 +73,7 @@ class ImatrixOptions(MeasuredModelOptions):
 
     plan: Source | None = Field(
         default=None,
-        description="A file written by 'laaciq plan': it weights languages and gives every tensor a type. By default languages count equally.",
+        description="Plan file written by 'laaciq plan', which weights languages and sets the type of every tensor. Default: equal weights.",
     )
 
 
@@ -82,4 +82,4 @@ class TasksOptions(TextOptions):
 
     verb: ClassVar[str] = "tasks"
 
-    seed: int = Field(default=0, ge=0, description="Random seed of the split, as in 'laaciq run'.")
+    seed: int = Field(default=0, ge=0, description="Random seed for the split, as in 'laaciq run'.")

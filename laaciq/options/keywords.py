@@ -9,39 +9,39 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from laaciq.options.values import Effort, Objective, Part, Runtime
+from laaciq.options.values import Effort, Objective, Runtime, SensitivityPart
 
 _GroupSize = int | Literal["channel", "tensor"]
 
 
-class _Texts(TypedDict, total=False):
+class _TextsKeywords(TypedDict, total=False):
     texts: str | Path
     languages: Sequence[str] | None
 
 
-class _Read(_Texts, total=False):
+class _ReadKeywords(_TextsKeywords, total=False):
     window: int | None
     chat: bool
     seed: int
 
 
-class _Measure(_Read, total=False):
+class _MeasureKeywords(_ReadKeywords, total=False):
     served_bound: float
 
 
-class _Grid(TypedDict, total=False):
+class _GridKeywords(TypedDict, total=False):
     bits: int
     group_size: _GroupSize
     symmetric: bool
 
 
-class _Calibration(TypedDict, total=False):
+class _CalibrationKeywords(TypedDict, total=False):
     calibration_languages: Sequence[str] | None
     hold_out: Sequence[str] | None
     tune: int | None
 
 
-class _Planning(TypedDict, total=False):
+class _PlanningKeywords(TypedDict, total=False):
     budget: float | None
     budget_for: Literal["blocks", "model"]
     objective: Objective
@@ -50,12 +50,12 @@ class _Planning(TypedDict, total=False):
     runtime: Runtime
 
 
-class PlanKeywords(_Measure, _Calibration, _Planning, total=False):
+class PlanKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False):
     bits: int
     group_size: _GroupSize
 
 
-class QuantizeKeywords(_Measure, _Calibration, _Planning, _Grid, total=False):
+class QuantizeKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False):
     method: str
     plan: str | Path | None
     keep: float
@@ -80,11 +80,11 @@ class RunKeywords(QuantizeKeywords, total=False):
     numeric_check: bool
 
 
-class EvaluateKeywords(_Measure, total=False):
+class EvaluateKeywords(_MeasureKeywords, total=False):
     passages: int | None
 
 
-class CompareKeywords(_Measure, total=False):
+class CompareKeywords(_MeasureKeywords, total=False):
     passages: int | None
     methods: Sequence[str] | None
     bits: int
@@ -92,12 +92,12 @@ class CompareKeywords(_Measure, total=False):
     calibration_passages: int | None
 
 
-class SensitivityKeywords(_Measure, _Grid, total=False):
+class SensitivityKeywords(_MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
-    part: Part
+    part: SensitivityPart
 
 
-class SweepKeywords(_Measure, total=False):
+class SweepKeywords(_MeasureKeywords, total=False):
     passages: int | None
     bits: Sequence[int]
     group_size: _GroupSize
@@ -106,13 +106,13 @@ class SweepKeywords(_Measure, total=False):
     tolerance: float
 
 
-class GatewayKeywords(_Measure, _Grid, total=False):
+class GatewayKeywords(_MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
     method: str
     protect: int
 
 
-class MixtureKeywords(_Measure, _Grid, total=False):
+class MixtureKeywords(_MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
     single_language: str
     rounds: int
@@ -120,30 +120,30 @@ class MixtureKeywords(_Measure, _Grid, total=False):
     leave_out: Sequence[str] | None
 
 
-class ProfileKeywords(_Read, total=False):
+class ProfileKeywords(_ReadKeywords, total=False):
     passages: int | None
     predictive: bool
     outlier_kurtosis: float
 
 
-class ScreenKeywords(_Read, total=False):
+class ScreenKeywords(_ReadKeywords, total=False):
     passages: int | None
     bits: int
     outlier_kurtosis: float
 
 
-class SurveyKeywords(_Read, total=False):
+class SurveyKeywords(_ReadKeywords, total=False):
     passages: int | None
     bits: int
 
 
-class ExportKeywords(_Measure, total=False):
+class ExportKeywords(_MeasureKeywords, total=False):
     passages: int
     against: str | Path | None
     fold: bool
 
 
-class ImatrixKeywords(_Measure, total=False):
+class ImatrixKeywords(_MeasureKeywords, total=False):
     plan: str | Path | None
 
 
@@ -168,5 +168,5 @@ class CardKeywords(TypedDict, total=False):
     license: str | None
 
 
-class TasksKeywords(_Texts, total=False):
+class TasksKeywords(_TextsKeywords, total=False):
     seed: int

@@ -19,14 +19,13 @@ from laaciq.options.groups import (
 from laaciq.options.methods import find_method
 from laaciq.options.values import Source
 from laaciq.options.weights import (
+    METHOD_HELP,
     READS_NO_TEXT,
     CalibrationOptions,
     PlanningOptions,
     WeightOptions,
     reads_text,
 )
-
-_METHOD = "How weights become codes; 'laaciq methods' lists the methods."
 
 
 class QuantizeOptions(WeightOptions, MeasuredModelOptions):
@@ -38,11 +37,11 @@ class QuantizeOptions(WeightOptions, MeasuredModelOptions):
         Only(
             frozenset({"served_bound"}),
             lambda options: options.plan is None,
-            "has no effect beside --plan, whose file names the languages that decide",
+            "has no effect beside --plan, whose file names the languages",
         ),
     )
 
-    method: str = Field(default="planned", description=_METHOD)
+    method: str = Field(default="planned", description=METHOD_HELP)
 
     def quantizing(self) -> WeightOptions:
         """The part of the options that decides the weights."""
@@ -57,25 +56,26 @@ class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
         Only(
             frozenset({"baseline"}),
             lambda options: options.plan is None and find_method(options.method).planned,
-            "has no effect here: the baseline is measured beside method 'planned' only, and not beside --plan",
+            "has no effect here: a baseline is measured only with method 'planned' and without --plan",
         ),
         Only(frozenset({"draws"}), reads_text, READS_NO_TEXT),
     )
 
-    method: str = Field(default="planned", description=_METHOD)
+    method: str = Field(default="planned", description=METHOD_HELP)
     baseline: bool = Field(
         default=True,
-        description="Beside a plan, also measure the baseline of its size: GPTQ, calibrated on English.",
+        description="With method 'planned', also measure the baseline at the same size: GPTQ calibrated on English.",
     )
     draws: int = Field(
         default=1,
         ge=1,
-        description="Plans and checkpoints to make, each from another division of calibration and validation text; "
-        "beyond 1, the spread of their losses is reported.",
+        description="Number of plans and checkpoints, each from another division into calibration and validation text. "
+        "With 2 or more, the report shows the spread of their losses.",
     )
-    generate: bool = Field(default=False, description="Also compare greedy continuations of the test passages.")
+    generate: bool = Field(default=False, description="Also compare greedy continuations of test passages.")
     numeric_check: bool = Field(
-        default=False, description="Also measure the original against itself in another precision."
+        default=False,
+        description="Also compare the original with itself in another precision, which shows the numeric noise.",
     )
 
     def quantizing(self) -> WeightOptions:
@@ -109,9 +109,9 @@ class EvaluateOptions(PassageOptions, MeasureOptions, TextOptions):
     positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
 
     checkpoint: Source = Field(
-        description="Quantized model: made by laaciq, GPTQ, AWQ, bitsandbytes, compressed-tensors, or a GGUF file."
+        description="Quantized model: a checkpoint of laaciq, GPTQ, AWQ, bitsandbytes or compressed-tensors, or a GGUF file."
     )
-    against: Source = Field(description="Original model that it was made from.")
+    against: Source = Field(description="Original model that the checkpoint was made from.")
 
     def measuring(self) -> MeasureOptions:
         """The part of the options that decides a measurement."""
@@ -119,7 +119,7 @@ class EvaluateOptions(PassageOptions, MeasureOptions, TextOptions):
 
 
 class CompareOptions(PassageOptions, MeasuredModelOptions):
-    """Options of `laaciq compare`. Methods add rows to one folder, so they do not decide which."""
+    """Options of `laaciq compare`. Methods add rows to one folder, so they are not part of its name."""
 
     verb: ClassVar[str] = "compare"
     undecisive: ClassVar[frozenset[str]] = frozenset({"methods"})
@@ -127,27 +127,27 @@ class CompareOptions(PassageOptions, MeasuredModelOptions):
     methods: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Methods to compare, ours ('laaciq methods') and libraries' ('laaciq backends'), for example 'gptq,nf4,planned@4.125', "
-        "where a number is bits per weight; all libraries', planned and gptq by default.",
+        description="Methods to compare, for example 'gptq,nf4,planned@4.125', where @4.125 sets bits per weight. 'laaciq methods' and "
+        "'laaciq backends' list them. Default: all back ends, planned and gptq.",
     )
     bits: int = Field(
         default=4,
         ge=1,
         le=8,
-        description="Bits per code for every method; a method that does not offer them gets a row with the reason.",
+        description="Bits per code for every method. If a method does not support them, its row shows the reason.",
     )
     calibration: str = Field(
         default="all",
         min_length=1,
-        description="Text that methods calibrate on: a language such as 'eng', 'all' languages, or a folder or file of texts.",
+        description="Calibration text for every method: a language such as 'eng', 'all' languages, or a folder or file of texts.",
     )
     calibration_passages: int | None = Field(
         default=None,
         ge=1,
-        description="Most calibration passages per language, and as many for validation; all by default.",
+        description="Use at most this many calibration passages per language, and as many for validation. Default: all.",
     )
     passages: int | None = Field(
-        default=None, ge=2, description="Most passages per language that are measured; all of the test text by default."
+        default=None, ge=2, description="Measure at most this many passages per language. Default: all."
     )
 
 
@@ -159,17 +159,20 @@ class CheckOptions(Options):
 
     run: Source = Field(description="Folder of a finished 'laaciq run', or an evaluation.json.")
     max_degradation: float | None = Field(
-        default=None, ge=0, description="Largest D that a language may have, as a fraction: 0.05 is 5 %."
+        default=None, ge=0, description="Largest allowed D of a language, as a fraction: 0.05 is 5 %."
     )
     max_disparity: float | None = Field(
-        default=None, ge=0, description="Largest disparity, max D − min D, as a fraction: 0.03 is 3 percentage points."
+        default=None,
+        ge=0,
+        description="Largest allowed disparity, max D − min D, as a fraction: 0.03 is 3 percentage points.",
     )
     strict: bool = Field(
         default=False,
-        description="Judge by the upper end of the 95 % interval: pass only what is shown to hold. The estimate judges by default.",
+        description="Judge by the upper end of the 95 % interval, not by the estimate: pass only what is shown to hold.",
     )
     lenient: bool = Field(
-        default=False, description="Judge by the lower end of the 95 % interval: fail only what is shown to fail."
+        default=False,
+        description="Judge by the lower end of the 95 % interval, not by the estimate: fail only what is shown to fail.",
     )
 
     @model_validator(mode="after")
@@ -193,9 +196,11 @@ class CardOptions(Options):
     base_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Name of the original on the hub; known if the run loaded it from there.",
+        description="Hub name of the original model. Default: the name that the run loaded from the hub, if any.",
     )
     name: str | None = Field(default=None, min_length=1, description="Name of the quantized model, such as org/name.")
     license: str | None = Field(
-        default=None, min_length=1, description="License, such as apache-2.0; by default what the original's card says."
+        default=None,
+        min_length=1,
+        description="License, such as apache-2.0. Default: the license in the original's card.",
     )

@@ -67,41 +67,41 @@ METHODS = {
     for method in (
         Method(
             "planned",
-            "Plans bits and group size per tensor for the worst-off language within --budget; rounding compensates for errors, "
-            "and languages that lose more count more.",
+            "Plans bits and group size per tensor for the worst-off language within --budget. Rounding compensates for errors, "
+            "and languages that lose more weigh more.",
             "effective",
             rounding="compensated",
             planned=True,
             reads=_PLANNED,
         ),
         Method("rtn", "Rounds to nearest on the min–max grid of every group.", "minmax"),
-        Method("mse", "Rounds to nearest on the grid of every group that minimises its squared error.", "mse"),
-        Method("aciq", "ACIQ: clips every group at σ·f(κ, B), with our own fit of f at every width.", "aciq"),
+        Method("mse", "Rounds to nearest on the grid that minimises the squared error of every group.", "mse"),
+        Method("aciq", "ACIQ: clips every group at σ·f(κ, B), with our fit of f at every width.", "aciq"),
         Method(
             "la-aciq",
-            "LA-ACIQ: clips every group at σ·f(κ_eff(λ), B), κ_eff averaged over languages. f is the published one at 4 bits; "
-            "at other widths, for which none is published, it is our own fit.",
+            "LA-ACIQ: clips every group at σ·f(κ_eff(λ), B), with κ_eff averaged over languages. f is the published function at 4 bits and "
+            "our fit at other widths, for which none is published.",
             "la-aciq",
         ),
         Method(
             "effective",
-            "Searches the best grid of every group for w⊙a: weights weighted by the languages' mean input.",
+            "Searches the grid that minimises the error of every group, weighted by the languages' mean squared inputs (w⊙a).",
             "effective",
         ),
         Method(
             "minimax",
-            "Searches the grid of every group that minimises the weighted error of its worst language.",
+            "Searches the grid that minimises the error of every group in its worst language, weighted by that language's inputs.",
             "minimax",
         ),
         Method(
             "gptq",
-            "GPTQ: second-order rounding block by block, calibrated on all languages equally; grids as in 'effective'.",
+            "GPTQ: second-order rounding, block by block, calibrated on all languages equally. Grids as in 'effective'.",
             "effective",
             rounding="second-order",
         ),
         Method(
             "adaptive",
-            "Codes as in 'effective', with scales per cluster of languages, switched at run time.",
+            "Codes as in 'effective', with one table of scales per cluster of languages, switched at run time.",
             "effective",
             adaptive=True,
             # Tables of scales are fitted to layer inputs, which tuning would change.
@@ -115,7 +115,7 @@ def find_method(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     near = difflib.get_close_matches(name, METHODS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(METHODS)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known methods: {', '.join(METHODS)}"
     raise BadOption(f"unknown method {name!r}: {hint}")
 
 

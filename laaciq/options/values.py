@@ -1,4 +1,4 @@
-"""Values that options take: named choices, constants, and types that refuse what is out of range."""
+"""Values of options: named choices, constants, and types that refuse what is out of range."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Effort = Literal["fast", "full"]
 # Where a checkpoint is to run.
 Runtime = Literal["laaciq", "vllm"]
 # Which part of the texts is measured.
-Part = Literal["calibration", "test"]
+SensitivityPart = Literal["calibration", "test"]
 # Formats that `laaciq export` writes.
-ExportFormat = Literal["compressed-tensors", "gptq", "gguf"]
+ExportFormatName = Literal["compressed-tensors", "gptq", "gguf"]
 
 # The rule that sets the grid of every group.
 Clip = Literal["minmax", "mse", "aciq", "la-aciq", "effective", "minimax"]
@@ -53,7 +53,7 @@ def flag(name: str) -> str:
 
 def _offered(bits: int) -> int:
     if bits not in BITS:
-        raise BadOption(f"{bits} bits are not offered: give one of {', '.join(map(str, BITS))}")
+        raise BadOption(f"{bits} bits are not supported: give one of {', '.join(map(str, BITS))}")
     return bits
 
 
@@ -65,13 +65,13 @@ def _positive(size: int | str) -> int | str:
 
 def _keepable(percent: float) -> float:
     if not 0 <= percent <= MOST_KEPT:
-        raise BadOption(f"{percent:g} % of the weights cannot be kept: give 0 to {MOST_KEPT:g}")
+        raise BadOption(f"{percent:g} % of the weights cannot stay in 16 bits: give 0 to {MOST_KEPT:g}")
     return percent
 
 
 def _some(names: tuple[str, ...], field: ValidationInfo) -> tuple[str, ...]:
     if not names or not all(name.strip() for name in names):
-        raise BadOption(f"{flag(str(field.field_name))} names no language: give codes or names such as eng,swa")
+        raise BadOption(f"{flag(str(field.field_name))} names no language: give codes or names, such as eng,swa")
     return names
 
 
@@ -89,7 +89,7 @@ def parse_language_weight(entry: str) -> tuple[str, float]:
     except ValueError:
         weight = math.nan
     if not separator or not name.strip() or not (math.isfinite(weight) and weight >= 0):
-        raise BadOption(f"--language-weight {entry!r} is no weight: write for example 'swa=3'")
+        raise BadOption(f"--language-weight {entry!r} is not a weight: write for example 'swa=3'")
     return name.strip(), weight
 
 

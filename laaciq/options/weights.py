@@ -22,9 +22,12 @@ from laaciq.options.values import (
     Source,
 )
 
+# Shared by all commands that take a method.
+METHOD_HELP = "Quantization method; 'laaciq methods' lists them."
+
 
 class PlanningOptions(Options):
-    """The budget of a plan, what it minimises, and how long that may take."""
+    """The budget of a plan, its objective and the planning effort."""
 
     conditions: ClassVar[tuple[Condition, ...]] = (
         Only(
@@ -35,60 +38,61 @@ class PlanningOptions(Options):
         Only(
             frozenset({"language_weight"}),
             lambda options: options.objective == "mean",
-            "has no effect on the objective: only --objective mean weights languages",
+            "has no effect without --objective mean",
         ),
     )
 
     budget: float | None = Field(
         default=None,
         gt=0,
-        description="Size of a plan, in bits per weight; by default that of a symmetric grid of --bits and --group-size.",
+        description="Size limit in bits per weight, scales included. Default: the size of a symmetric grid with --bits and --group-size.",
     )
     budget_for: Literal["blocks", "model"] = Field(
         default="blocks",
-        description="What a plan may quantize and the budget counts: linear layers of the blocks, or the whole model with embeddings and head.",
+        description="What the plan quantizes and the budget counts: blocks (their linear layers), or model (also embeddings and output head).",
     )
     objective: Objective = Field(
         default="worst",
-        description="What a plan minimises over languages: worst (the largest loss), worst-quarter (the mean of the worst quarter), "
+        description="What the plan minimises over the languages' losses: worst (the largest), worst-quarter (the mean of the worst quarter), "
         "worst-and-spread (2·max − min) or mean.",
     )
     language_weight: LanguageWeights = Field(
-        default=(), description="Weight of a language in --objective mean: 'swa=3'. Repeatable; others count 1."
+        default=(),
+        description="Weight of a language under --objective mean, for example 'swa=3'; other languages weigh 1. Repeatable.",
     )
     effort: Effort = Field(
         default="fast",
-        description="How long planning may take: fast, for a first result, or full, which tries more plans on more text.",
+        description="Planning effort: fast gives a first result; full tries more plans on more text.",
     )
     runtime: Runtime = Field(
-        default="laaciq", description="Plan only what this runtime loads: laaciq (through transformers) or vllm."
+        default="laaciq", description="Plan only what this runtime can load: laaciq (through transformers) or vllm."
     )
 
 
 class CalibrationOptions(Options):
-    """The languages whose calibration text decides, and tuning on it."""
+    """The languages to calibrate on, and tuning."""
 
     calibration_languages: Languages | None = Field(
         default=None,
-        description="Languages whose calibration text is read, for example 'eng'; all that are served by default.",
+        description="Calibrate on these languages only, for example 'eng'. Default: all served languages.",
     )
     hold_out: Languages | None = Field(
         default=None,
-        description="Languages that are measured but neither calibrate nor validate, for example 'swa,tam'; none by default.",
+        description="Measure these languages, but use none of their text for calibration or validation, for example 'swa,tam'. Default: none.",
     )
     tune: int | None = Field(
         default=None,
         ge=0,
-        description="Epochs of tuning scales and norms towards the original's predictions; by default 0, or with a plan what --effort sets.",
+        description="Epochs of tuning scales and norms to match the original's predictions. Default: 0; for 'planned', what --effort sets.",
     )
 
 
 class MethodOptions(Options):
-    """How weights become codes."""
+    """The quantization method, or a plan file in its place."""
 
-    method: str = Field(default="rtn", description="How weights become codes; 'laaciq methods' lists the methods.")
+    method: str = Field(default="rtn", description=METHOD_HELP)
     plan: Source | None = Field(
-        default=None, description="A file written by 'laaciq plan', perhaps edited, that is used in place of a method."
+        default=None, description="Plan file written by 'laaciq plan', edited or not, to use instead of a method."
     )
 
     @field_validator("method")
@@ -98,7 +102,7 @@ class MethodOptions(Options):
 
 
 class RuleOptions(Options):
-    """Rules by which tensors get more bits, and weights stay in 16 bits."""
+    """Rules for tensors that get more bits and for weights that stay in 16 bits."""
 
     conditions: ClassVar[tuple[Condition, ...]] = (
         Only(frozenset({"keep_by"}), lambda options: options.keep > 0, "has no effect without --keep above 0"),
@@ -110,46 +114,44 @@ class RuleOptions(Options):
         ),
     )
 
-    keep: KeptPercent = Field(default=0.0, description="Percentage of weights that stay in 16 bits, 0 to 10.")
+    keep: KeptPercent = Field(default=0.0, description="Percentage of weights to keep in 16 bits, 0 to 10.")
     keep_by: Literal["magnitude", "saliency"] = Field(
         default="magnitude",
-        description="Which weights --keep keeps: the largest by magnitude |w| or by saliency |w|·√E(x²).",
+        description="How --keep ranks weights: by magnitude |w| or by saliency |w|·√E(x²).",
     )
     protect: Entries = Field(
         default=(),
-        description="Blocks that get --protect-bits: '0,11', or for some languages 'swa+yor=3,4'. Repeatable.",
+        description="Blocks to store in --protect-bits, for example '0,11', or for some languages only 'swa+yor=3,4'. Repeatable.",
     )
-    protect_bits: Literal[8, 16] = Field(default=16, description="Bits of blocks under --protect: 8 or 16.")
+    protect_bits: Literal[8, 16] = Field(default=16, description="Bits per weight of protected blocks: 8 or 16.")
     outlier_bits: Bits | None = Field(
         default=None,
-        description="Bits of blocks whose kurtosis exceeds --outlier-kurtosis; like the others by default.",
+        description="Bits per code of blocks with a kurtosis above --outlier-kurtosis. Default: --bits.",
     )
     outlier_kurtosis: float = Field(
-        default=OUTLIER_KURTOSIS, description="Excess kurtosis κ above which --outlier-bits apply."
+        default=OUTLIER_KURTOSIS, description="Excess kurtosis κ above which --outlier-bits applies."
     )
     outlier_by: Literal["block", "component"] = Field(
         default="block",
-        description="Weights that κ is pooled over: a whole block, or its attention and feed-forward apart.",
+        description="Compute κ per block, or per component: attention and feed-forward separately.",
     )
     attention_bits: Bits | None = Field(
-        default=None, description="Fewest bits of attention projections; like the others by default."
+        default=None, description="Minimum bits per code of attention projections. Default: no minimum."
     )
     embedding_bits: Bits | None = Field(
-        default=None, description="Bits of embeddings and head; they stay in 16 bits by default."
+        default=None, description="Bits per code of embeddings and output head. Default: not quantized."
     )
     rank: int = Field(
-        default=0, ge=0, description="Rank of a 16-bit correction added to every quantized layer; 0 adds none."
+        default=0, ge=0, description="Rank of a low-rank 16-bit correction of every quantized layer; 0 adds none."
     )
-    table_overhead: float = Field(
-        default=0.5, gt=0, description="Most that language tables may cost, in bits per weight."
-    )
+    table_overhead: float = Field(default=0.5, gt=0, description="Most bits per weight that language tables may add.")
     separate: bool = Field(
-        default=False, description="Write a checkpoint per language, or per group of languages in --protect."
+        default=False, description="Write one checkpoint per language, or per group of languages in --protect."
     )
 
 
 class _NotInPlanFile:
-    """A plan file holds everything that the other options of `WeightOptions` would decide."""
+    """A plan file decides everything that the other options of `WeightOptions` decide."""
 
     def obstacle(self, options: WeightOptions, name: str) -> str | None:
         if options.plan is None or name == "plan" or name not in WeightOptions.model_fields:
@@ -165,15 +167,18 @@ class _ReadByMethod:
         reading = readers(name)
         if not reading or name in method.reads:
             return None
-        return f"has no effect with method {method.name!r}: it is read by {', '.join(reading)}"
+        return f"has no effect with method {method.name!r}, only with {', '.join(reading)}"
 
 
 _TEXT_READERS = ", ".join(method.name for method in METHODS.values() if method.reads_text)
-READS_NO_TEXT = f"has no effect, as nothing here reads text: methods {_TEXT_READERS} do, and so do --tune, --separate and --keep-by saliency"
+READS_NO_TEXT = (
+    f"has no effect here, because no text is read. Methods that read text: {_TEXT_READERS}; "
+    "so do --tune, --separate and --keep-by saliency"
+)
 
 
 def reads_text(options: WeightOptions) -> bool:
-    """Does calibration text decide anything?"""
+    """True if calibration text affects the weights."""
     by_saliency = options.keep > 0 and options.keep_by == "saliency"
     by_rule = options.separate or by_saliency or bool(options.tune)
     return options.plan is not None or find_method(options.method).reads_text or by_rule
@@ -189,11 +194,11 @@ class WeightOptions(PlanningOptions, CalibrationOptions, RuleOptions, GridOption
         Only(
             frozenset({"hold_out"}),
             lambda options: not options.separate,
-            "cannot be combined with --separate: a language that is held out would have no checkpoint to be measured on",
+            "cannot be combined with --separate: a held-out language would have no checkpoint",
         ),
     )
 
     @property
     def nominal_bits(self) -> int:
-        """Bits per weight in whole numbers: of the grid, or as many as the budget allows."""
+        """Whole bits per weight: those of the grid, or the budget rounded down."""
         return self.bits if self.budget is None else int(self.budget)

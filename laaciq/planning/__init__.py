@@ -1,1 +1,1 @@
-"""What the theory predicts for a model, and how every tensor is to be stored: rules, or a search under a size budget."""
+"""Planning: what the theory predicts for a model, and how every tensor is stored, by rules or by a search under a size budget."""

@@ -1,4 +1,4 @@
-"""The baseline that a plan is measured beside: GPTQ on a symmetric grid, calibrated on English, at the size of the plan."""
+"""The baseline of a plan: GPTQ on a symmetric grid, calibrated on English, at the size of the plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def baseline_options(options: RunOptions, profile: Profile) -> WeightOptions | N
 
 
 def _block_budget(budget: float, options: RunOptions, profile: Profile) -> float:
-    """Bits per weight of the blocks, where all else stays in 16 bits, as it does under the baseline."""
+    """Bits per weight of the blocks if everything else stays in 16 bits, as in the baseline."""
     if options.budget_for == "blocks":
         return budget
     blocks = sum(part.count for part in profile.components if part.component not in ("embeddings", "head"))
@@ -33,7 +33,7 @@ def _block_budget(budget: float, options: RunOptions, profile: Profile) -> float
 
 
 def plain_grid(budget: float) -> tuple[int, int]:
-    """Bits and group size of the largest symmetric grid within a budget in bits per weight; the smallest grid if none is."""
+    """Bits and group size of the largest symmetric grid within a budget in bits per weight; the smallest grid if none fits."""
     sizes = {(bits, group): bits + FULL_BITS / group for bits in BITS for group in _GROUP_SIZES}
     within = [grid for grid, size in sizes.items() if size <= budget + 1e-9]
     return max(within, key=lambda grid: (sizes[grid], grid[0])) if within else (BITS[0], _GROUP_SIZES[-1])

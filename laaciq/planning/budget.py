@@ -1,4 +1,4 @@
-"""The size that a plan may take, in bits for the optimiser and in bits per weight for people; and what each language counts."""
+"""The size budget of a plan, in bits for the optimiser and in bits per weight for people; and the weights of languages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from laaciq.quantization.plan import TensorPlan
 
 @dataclass(frozen=True)
 class Budget:
-    """`bits` that the planned tensors may take. Bits per weight count `weights`, of which those outside the plan take `fixed` bits. `given`
-    is the size as the user gave it."""
+    """`bits` for the planned tensors. Bits per weight count `weights`, of which those outside the plan take `fixed` bits. `given` is the
+    size as the user gave it.
+    """
 
     bits: int
     weights: int
@@ -30,7 +31,7 @@ class Budget:
         return (bits + self.fixed) / self.weights
 
     def require(self, smallest: int) -> None:
-        """Refuse a budget below `smallest`, the bits of the smallest plan."""
+        """Raise `BadOption` if the budget is below `smallest`, the bits of the smallest plan."""
         if self.bits >= smallest:
             return
         # Rounded up, so that the number itself is enough.
@@ -45,9 +46,9 @@ def _size(number: float) -> str:
 
 
 def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPlan]) -> Budget:
-    """What `tensors`, all that a plan may quantize, may take together: --budget, or as much as the symmetric grid of --bits and --group-size.
+    """The budget for `tensors`, all that a plan may quantize: --budget, or the size of the symmetric grid of --bits and --group-size.
 
-    For the whole model, everything that a plan leaves alone counts in 16 bits.
+    For the whole model, everything that a plan does not quantize counts in 16 bits.
     """
     in_blocks = [tensor for tensor in tensors if not tensor.used_by]
     planned = sum(tensor.weights for tensor in tensors)
@@ -63,14 +64,14 @@ def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPl
 
 
 def user_weights(entries: tuple[str, ...], languages: list[str]) -> np.ndarray | None:
-    """`("eng=5", "swa=2")` → by language, one where nothing is said."""
+    """Weights by language from entries such as `("eng=5", "swa=2")`; the default weight is 1. None without entries."""
     if not entries:
         return None
     weights = dict.fromkeys(languages, 1.0)
     for entry in entries:
         name, weight = parse_language_weight(entry)
         if (code := language(name).code) not in weights:
-            raise BadOption(f"--language-weight names {code}, which is not among the languages that decide")
+            raise BadOption(f"--language-weight names {code}, which is not a language of this plan")
         weights[code] = weight
     if not sum(weights.values()):
         raise BadOption("all --language-weight are zero: give one language a positive weight")

@@ -1,9 +1,9 @@
 """Curvature of the loss: what an error in each weight costs each language.
 
-To second order an error Δw raises a passage's loss by ½·(∇NLL·Δw)² on average, ∇NLL the gradient of the whole passage (Fisher information for
-the Hessian). Rounding errors of different weights are nearly independent, so that only squares remain: ½·Σ E[(∂NLL/∂w)²]·Δw², divided by the
-passage's tokens. The gradient is that of whole passages because errors at its tokens add up before they are squared: treating
-tokens as independent overrates value projections by far.
+To second order, an error Δw raises a passage's loss by ½·(∇NLL·Δw)² on average, where ∇NLL is the gradient of the whole passage (Fisher
+information for the Hessian). Rounding errors of different weights are nearly independent, so only squares remain: ½·Σ E[(∂NLL/∂w)²]·Δw²,
+divided by the passage's tokens. Gradients are those of whole passages, because errors at its tokens add up before they are squared.
+Treating tokens as independent would overestimate value projections by far.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import target_losses
 from laaciq.scoring.sequences import prepare_all
 
-# Inputs of a row whose curvature is summed: they mostly share a scale, and so a mean squared error.
+# Inputs of a row per pool: they mostly share a scale, and so a mean squared error.
 POOLED = 64
-# Where that would be too much to keep for all languages, whole rows are pooled.
+# If pools for all languages would exceed this, whole rows are pooled.
 MOST_BYTES = 2**31
 
 
 @dataclass(frozen=True)
 class Curvature:
-    """Of each matrix, by its name: half the mean squared gradient a token, summed over pools of inputs, (languages, outputs, pools)."""
+    """For each matrix by name: half the mean squared gradient per token, summed over pools of inputs, (languages, outputs, pools)."""
 
     languages: list[str]
     pooled: int | None
     by_tensor: dict[str, torch.Tensor]
 
     def losses(self, name: str, errors: torch.Tensor, step: int = 1) -> np.ndarray:
-        """Expected ΔNLL a token by language, of squared errors (outputs, inputs): of all outputs, or of one in `step`, which stand for all."""
+        """Expected ΔNLL per token by language for squared errors (outputs, inputs): of all outputs, or of one in `step`, which stand for
+        all.
+        """
         inputs = errors.shape[1]
         width = self.pooled or inputs
         counts = pool(torch.ones(1, inputs, device=errors.device), width)
@@ -54,7 +56,9 @@ def measure_curvature(
     *,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> Curvature:
-    """Gradients of every passage's loss by the named `matrices`, (outputs, inputs): parameters of the model or their transposes."""
+    """The curvature for the named `matrices`, (outputs, inputs), from the gradients of every passage: parameters of the model or their
+    transposes.
+    """
     weights = sum(matrix.numel() for matrix in matrices.values())
     pooled = POOLED if 4 * weights // POOLED * len(texts.languages) <= MOST_BYTES else None
     sums_by_language: dict[str, list[torch.Tensor]] = {name: [] for name in matrices}
@@ -81,7 +85,7 @@ def measure_curvature(
 
 
 def pool(values: torch.Tensor, width: int) -> torch.Tensor:
-    """Sums over `width` inputs at a time: (outputs, pools)."""
+    """Sums over `width` inputs at a time, (outputs, pools)."""
     return pad(values, (0, -values.shape[1] % width)).reshape(len(values), -1, width).sum(-1)
 
 
@@ -91,7 +95,7 @@ def _pools(matrix: torch.Tensor, pooled: int | None) -> tuple[int, int]:
 
 @contextmanager
 def _differentiable(model: LanguageModel, matrices: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
-    """The parameters behind the matrices, the only ones to have gradients meanwhile."""
+    """Context manager: only the parameters behind the matrices have gradients. Yields them."""
     stored = {parameter.data_ptr(): parameter for parameter in model.module.parameters()}
     chosen = {name: stored[matrix.data_ptr()] for name, matrix in matrices.items()}
     before = {parameter: parameter.requires_grad for parameter in stored.values()}

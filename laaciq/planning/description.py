@@ -8,7 +8,7 @@ from laaciq.quantization.plan import PlanSet
 
 
 def describe(plans: PlanSet) -> str:
-    """One line: method, bits, grid, group sizes and what else sets the plans apart."""
+    """One line: method, bits, grid, group sizes and other properties of the plans."""
     plan = plans.first
     first = plan.tensors[0]
     groups = dict.fromkeys(str(tensor.group_size) for tensor in plan.in_blocks if tensor.quantized)

@@ -1,4 +1,4 @@
-"""Time and memory of planning, quantizing and measuring, stage by stage, before anything is loaded."""
+"""Time and memory of planning, quantizing and measuring by stage, estimated before a model is loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from laaciq.planning.tensor_groups import base_plans
 from laaciq.quantization.model import MOMENT_BYTES
 from laaciq.quantization.operations import block_by_block, grid_search, inverse, rounding, second_moments, tuning
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.tuning import STEP_TOKENS, held_passages
+from laaciq.quantization.tuning import STEP_TOKENS, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
 
@@ -44,8 +44,9 @@ def estimate_stages(
     last: Last = "measurement",
     served: Iterable[str] | None = None,
 ) -> list[StageCost]:
-    """Every stage of `plan`, `quantize` or `run`, up to the `last`. `baseline` is measured beside. Languages that are `served` decide, and are
-    measured in full; None: all."""
+    """The cost of every stage of `plan`, `quantize` or `run`, up to the `last`. `baseline` is measured too. Languages that are `served`
+    (None: all) decide, and are measured in full.
+    """
     quantizing = _Quantizing(costs, split, options, None if served is None else list(served))
     stages = [costs.loading()]
     if needs_profile(options) or last == "measurement":
@@ -65,7 +66,7 @@ def estimate_stages(
 
 @dataclass(frozen=True)
 class _Quantizing:
-    """One way to quantize. `served` are the languages that may decide, None where that is not known yet."""
+    """One way to quantize. `served` are the languages that may decide, None if they are not known yet."""
 
     costs: CostModel
     split: Split
@@ -82,17 +83,17 @@ class _Quantizing:
 
     @cached_property
     def languages(self) -> list[str]:
-        """Those whose text decides."""
+        """The languages whose text decides."""
         chosen = self.options.calibration_languages or self.served or self.split.calibration.languages
         without = held_out(self.options)
         return [code for code in (language(name).code for name in chosen) if code not in without]
 
     @cached_property
     def tensors(self) -> list[TensorPlan]:
-        """As they will be stored, as far as that changes the work."""
+        """The tensors as they will be stored, in what affects the work."""
         options, anatomy = self.options, self.costs.model.anatomy
-        if options.plan is not None and Path(options.plan).is_file():
-            return read_plan_file(Path(options.plan), anatomy).tensors
+        if options.plan is not None:
+            return read_plan_file(Path(options.plan), anatomy, self.split.calibration.languages).tensors
         method = find_method(options.method)
         whole = options.embedding_bits is not None or options.budget_for == "model"
         changes = {"bits": options.bits, "clip": method.clip, "rounding": method.rounding, "keep": options.keep}
@@ -104,7 +105,7 @@ class _Quantizing:
 
     @cached_property
     def passages(self) -> int:
-        """Of each language that second-order rounding and tuning read; see `Planner.calibration_passages`."""
+        """Passages per language for second-order rounding and tuning; see `Planner.calibration_passages`."""
         texts = self._calibration()
         most = max(map(len, texts.by_language.values()), default=0)
         if not self.planned or not most:
@@ -118,12 +119,12 @@ class _Quantizing:
 
     @cached_property
     def calibrated(self) -> Reading:
-        """The text that second-order rounding and tuning read."""
+        """The text for second-order rounding and tuning."""
         return self.costs.read(self._calibration().spread(self.passages))
 
     @cached_property
     def validated(self) -> Reading:
-        """The text that a plan is measured on."""
+        """The text that plans are measured on."""
         return self.costs.scored(self._validation().spread(self._share(self.preset.validation)))
 
     def baseline(self) -> _Quantizing:
@@ -146,7 +147,7 @@ class _Quantizing:
         ]
 
     def checkpoint(self, prefix: str = "") -> list[StageCost]:
-        """Rounding, where planning has not done it, tuning and writing."""
+        """Cost of rounding (unless planning has done it), tuning and writing."""
         costs, count = self.costs, len(self.languages) if self.options.separate else 1
         stages = [] if self.planned else [self._rounding(f"{prefix}rounding", count)]
         if self.tuned:
@@ -155,7 +156,7 @@ class _Quantizing:
         return [*stages, costs.stage(f"{prefix}writing", packing, more_bytes=costs.shape.parameters)]
 
     def _curvature(self) -> StageCost:
-        """Gradients of one passage at a time, squared and pooled."""
+        """Cost of gradients, one passage at a time, squared and pooled."""
         costs, shape = self.costs, self.costs.shape
         texts = self._calibration().spread(self._share(self.preset.curvature))
         sequences = costs.one_by_one(texts)
@@ -165,7 +166,7 @@ class _Quantizing:
         return costs.stage("curvature", work, more_bytes=kept + 8 * shape.weights)
 
     def _gains(self) -> Work:
-        """Second moments of every layer, in as many passes as their memory takes, and their pivots."""
+        """Cost of the second moments of every layer, in as many passes as their memory requires, and of their pivots."""
         shape = self.costs.shape
         passes = ceil(4 * sum(i * i for block in shape.matrices for _, i in block) / MOMENT_BYTES)
         factors = sum((inverse(inputs) for block in shape.matrices for _, inputs in block), Work())
@@ -175,7 +176,7 @@ class _Quantizing:
         return min(MOMENT_BYTES, 4 * sum(i * i for block in self.costs.shape.matrices for _, i in block)) * 1.5
 
     def _prediction(self) -> Work:
-        """Some outputs of every tensor, quantized to nearest in every format."""
+        """Cost of rounding some outputs of every tensor to nearest in every format."""
         formats = sum(storage.bits < 16 for storage in FORMATS[self.options.effort])
         work = Work()
         for tensor in self.tensors:
@@ -200,7 +201,7 @@ class _Quantizing:
 
     def _tuning(self, name: str) -> StageCost:
         costs, shape = self.costs, self.costs.shape
-        held = costs.read(self._validation().spread(held_passages(self.passages)))
+        held = costs.read(self._validation().spread(validation_passages(self.passages)))
         batch = STEP_TOKENS if costs.device.type == "cpu" else max(costs.batch_tokens, STEP_TOKENS)
         work = tuning(shape, self.calibrated, held, self.tuned, batch=batch)
         activations = 4 * batch * shape.blocks * (20 * shape.width + 6 * shape.widest)

@@ -26,8 +26,9 @@ GAP, SECONDS = 0.005, 30.0
 
 @dataclass(frozen=True)
 class Allocation:
-    """`chosen` is the choice for every tensor group, with its `losses` by language and its `size` in bits; `gap` is the relative distance of
-    `value` from the proved bound."""
+    """`chosen` is the choice for every tensor group, with its `losses` by language and its `size` in bits. `gap` is the relative distance
+    of `value` from the proved bound.
+    """
 
     chosen: list[int]
     losses: np.ndarray
@@ -46,12 +47,13 @@ def allocate(
     gap: float = GAP,
     seconds: float = SECONDS,
 ) -> Allocation:
-    """`losses[u]` is (choices, languages), `sizes[u]` (choices,) in bits; the size never exceeds `budget` bits, which must allow the smallest
-    choice of every group."""
+    """The best choice for every tensor group within `budget` bits. `losses[u]` is (choices, languages), `sizes[u]` (choices,) in bits. The
+    budget must allow the smallest choice of every group.
+    """
     least = int(sum(size.min() for size in sizes))
     if budget < least:
         raise ValueError(f"a budget of {budget:,} bits allows no plan: the smallest takes {least:,}")
-    # The spread may fall when the best-off language loses more: for it no choice is dominated.
+    # The spread may fall if the best-off language loses more, so no choice is dominated.
     prune = _everything if objective == "worst-and-spread" else _undominated
     kept = [prune(loss, size) for loss, size in zip(losses, sizes, strict=True)]
     few = [loss[rows] for loss, rows in zip(losses, kept, strict=True)]
@@ -79,7 +81,7 @@ def _everything(losses: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _undominated(losses: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Choices that no other choice beats in size and in every language."""
+    """The choices that no other choice beats in size and in every language."""
     order = np.lexsort((losses.sum(1), sizes))
     best: list[int] = []
     for row in order:
@@ -118,7 +120,7 @@ def _solve(
         options={"mip_rel_gap": gap, "time_limit": seconds},
     )
     if solution.x is None:
-        raise BadOption(f"the solver found no plan within {seconds:g} s: give a larger --budget")
+        raise BadOption(f"the solver found no plan in {seconds:g} s: give a larger --budget")
     parts = np.split(solution.x[:binaries], np.cumsum(counts)[:-1])
     return [int(part.argmax()) for part in parts], float(solution.mip_dual_bound) * scale
 

@@ -1,8 +1,8 @@
-"""How much each language's text should count, so that the worst-off language loses least: multiplicative weights on measured losses.
+"""Minimax weights of languages: multiplicative weights on measured losses, so that the worst-off language loses least.
 
-Second-order rounding minimises the mean of the languages' errors under weights w. Minimax asks for the w whose minimiser has the least
-largest loss: a zero-sum game in which multiplicative weights (Freund & Schapire 1999) weigh the languages. What is proved of it holds for the
-continuous relaxation only, see docs/theory.md; with codes that are integers the best iterate that was measured is what counts.
+Second-order rounding minimises the mean of the languages' errors under weights w. Minimax looks for the w whose minimiser has the smallest
+worst loss: a zero-sum game, solved by multiplicative weights (Freund & Schapire 1999). The proof holds for the continuous relaxation only
+(docs/theory.md). With integer codes, the best measured iterate is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IMPROVEMENT, PATIENCE = 0.01, 2
 
 
 def reweighted(weights: np.ndarray, losses: np.ndarray, step: float = STEP) -> np.ndarray:
-    """One round: a language that loses more than the mean counts more from now on. Weights sum to one."""
+    """The weights of the next round: a language that loses more than the mean gets a larger weight. Weights sum to one."""
     mean = max(float(losses.mean()), 1e-12)
     grown = weights * np.exp(step * np.clip(losses / mean - 1, -1, 1))
     return grown / grown.sum()
@@ -34,7 +34,7 @@ def minimax_rounds(
     rounds: int,
     user_weights: np.ndarray | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Weights and the losses `measure(round, weights)` that they led to, round after round, until nothing is gained any more."""
+    """The weights of each round and their losses `measure(round, weights)`, until nothing is gained."""
     weights, best, waited = start, np.inf, 0
     for number in range(rounds + 1):
         losses = measure(number, weights)

@@ -1,4 +1,4 @@
-"""What a plan minimises: one number over the losses of all languages (ΔNLL in nats per token; losses add in ΔNLL, not in D)."""
+"""The objective of a plan: one number over the losses of all languages (ΔNLL in nats per token; losses add in ΔNLL, not in D)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def quarter(languages: int) -> int:
 
 
 def objective_value(losses: np.ndarray, objective: Objective, weights: np.ndarray | None = None) -> np.ndarray:
-    """The objective of losses (…, languages). `weights` of languages count in the mean only.
+    """The objective of losses (…, languages). `weights` of languages apply to the mean only.
 
-    `worst-and-spread` is 2·max − min, the worst loss plus the spread max − min: the spread alone would be smallest if all languages lost much.
+    `worst-and-spread` is 2·max − min, the worst loss plus the spread max − min. The spread alone would be smallest if all languages lost
+    much.
     """
     match objective:
         case "mean":

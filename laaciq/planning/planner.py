@@ -1,6 +1,6 @@
-"""The steps of planning: predict what every format costs every language, allocate bits, quantize a plan and measure it.
+"""The steps of planning: predict the cost of every format for every language, allocate bits, quantize a plan and measure it.
 
-Everything here reads calibration and validation text; test text never comes here. What takes long is kept in the session's store.
+Planning reads calibration and validation text, never test text. Slow results are kept in the session's store.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from laaciq.trials.session import Session
 
 @dataclass(frozen=True)
 class EffortPreset:
-    """Passages for curvature and validation, of all languages together; calibration tokens for every input of the widest layer; random
-    plans that are measured; minimax rounds; epochs of tuning; whether the Pareto front is computed."""
+    """Passages for curvature and for validation, over all languages; calibration tokens per input of the widest layer; number of random
+    plans to measure; minimax rounds; epochs of tuning; whether to compute the Pareto front.
+    """
 
     curvature: int
     validation: int
@@ -53,7 +54,7 @@ EFFORT_PRESETS: dict[Effort, EffortPreset] = {
 
 @dataclass(frozen=True)
 class MeasuredPlan:
-    """`layers` are the plan's rounded layers, None where the measurement was read from the store."""
+    """`layers` are the plan's rounded layers, None if the measurement was read from the store."""
 
     plan: Plan
     losses: PlanLosses
@@ -62,7 +63,7 @@ class MeasuredPlan:
 
 @dataclass
 class Planner:
-    """`calibration` and `validation` hold the languages that decide, and no others."""
+    """`calibration` and `validation` hold only the languages that decide."""
 
     session: Session
     calibration: Calibration
@@ -97,12 +98,12 @@ class Planner:
         return key_of(session.folder.fingerprint, texts, session.options.model_dump(), self.options.effort)
 
     def share(self, passages: int) -> int:
-        """Of so many passages of all languages, those of each language."""
+        """Passages per language, given a number of passages over all languages."""
         return -(-passages // len(self.languages))
 
     @cached_property
     def calibration_passages(self) -> int:
-        """Of each language. With fewer tokens than inputs, second moments are unknown in most directions."""
+        """Calibration passages per language. With fewer tokens than inputs, second moments are unknown in most directions."""
         model = self.session.original
         widest = max(linear.shape[1] for linear in model.anatomy.linears)
         sample = [text for passages in self.calibration.texts.spread(4).by_language.values() for text in passages.texts]
@@ -154,7 +155,7 @@ class Planner:
         )  # fmt: skip
 
     def probe(self, space: SearchSpace, number: int) -> Probe:
-        """A random plan of about the budget's size, predicted and measured: the best plan for losses that are off by random factors."""
+        """A random plan of about the budget's size, predicted and measured. It is the best plan for losses multiplied by random factors."""
         random = np.random.default_rng([number, len(space.groups)])
         noisy = replace(space, losses=[losses * random.lognormal(0, 1) for losses in space.losses])
         least = int(sum(size.min() for size in space.sizes))
@@ -176,7 +177,7 @@ class Planner:
         )
 
     def measure(self, name: str, plan: Plan) -> MeasuredPlan:
-        """Quantize a plan in memory and measure it on validation text."""
+        """The plan, quantized in memory and measured on validation text."""
 
         def quantize() -> tuple[Layers, Mapping[str, torch.Tensor]]:
             layers, others = quantize_model(

@@ -1,29 +1,25 @@
-"""The `Planning`: the plan that was chosen, and what it was chosen by. Written to disk and read back without loss."""
+"""The `Planning`: the chosen plan, and how it was chosen. Written to disk and read back without loss."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.options import Effort, Objective
 from laaciq.quantization.plan import Plan
+from laaciq.strict import StrictModel
 from laaciq.trials.measurement import Measurement
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PredictedLosses(_Result):
+class PredictedLosses(StrictModel):
     """ΔNLL per token for every tensor group, format and language."""
 
     losses: list[list[list[float]]]
 
 
-class PlanLosses(_Result):
-    """A plan on validation text, along the planning's languages, in nats per token: KL(original ‖ quantized), and ΔNLL."""
+class PlanLosses(StrictModel):
+    """Losses of a plan on validation text, along the planning's languages, in nats per token: KL(original ‖ quantized), and ΔNLL."""
 
     divergence: list[float]
     nll_increase: list[float]
@@ -37,15 +33,15 @@ class PlanLosses(_Result):
         )
 
 
-class Probe(_Result):
-    """A plan that predictions are scaled by, a random one or the first: what was predicted for each language, and what was measured."""
+class Probe(StrictModel):
+    """Predicted and measured losses by language of a plan that the predictions are scaled by: a random plan or the first."""
 
     predicted: list[float]
     measured: PlanLosses
 
 
-class Round(_Result):
-    """One plan that was quantized and measured on validation text; `weights` and `losses` go along the planning's languages."""
+class Round(StrictModel):
+    """One plan that was quantized and measured on validation text; `weights` and `losses` are along the planning's languages."""
 
     weights: list[float]
     predicted: list[float]
@@ -54,7 +50,7 @@ class Round(_Result):
     value: float
 
 
-class FrontPoint(_Result):
+class FrontPoint(StrictModel):
     """The best predicted plan of one size."""
 
     bits_per_weight: float
@@ -62,21 +58,22 @@ class FrontPoint(_Result):
     disparity: float
 
 
-class Agreement(_Result):
-    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of |measured /
-    predicted − 1| after the languages' scales were fitted."""
+class Agreement(StrictModel):
+    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of
+    |measured / predicted − 1| after fitting the languages' scales.
+    """
 
     r: float
     error: float
 
 
-class Planning(_Result):
+class Planning(StrictModel):
     """`gap` is between the predicted objective and the bound that HiGHS proved; `chosen` is the round whose plan this is.
 
-    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL per
-    nat of divergence. Divergence varies far less from passage to passage than the rise itself, so that few passages tell rounds apart;
-    how the two relate in a language hardly depends on the plan. `scale` is measured over predicted loss, by language. `held_out` languages
-    were read by nothing here.
+    A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL
+    per nat of divergence. Divergence varies far less between passages than the rise itself, so few passages suffice to compare rounds; the
+    ratio of the two in a language hardly depends on the plan. `scale` is measured over predicted loss, by language. No text of `held_out`
+    languages was read.
     """
 
     version: Literal[2] = 2

@@ -1,7 +1,7 @@
-"""From options to plans by rules, one plan per checkpoint; no search and no budget.
+"""Plans by rules, from options: one plan per checkpoint, without search or budget.
 
-Strategy A calibrates per language, each in a separate checkpoint (`separate`) or as tables of scales. B gives more bits where κ is large, or
-to attention. C shares codes, with tables of scales per cluster of languages. Protected blocks and kept weights combine with all of them.
+Strategy A calibrates per language, each in a separate checkpoint (`separate`) or as tables of scales. B gives more bits where κ is large,
+or to attention. C shares codes, with tables of scales per cluster of languages. Protected blocks and kept weights combine with all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def make_plans(
 ) -> PlanSet:
     """One plan, under the empty name; with `separate`, one per group of languages.
 
-    Only languages that the original serves (at most `served_bound` bits per byte in the profile) and that are not held out decide anything.
+    Only languages that the original serves (at most `served_bound` bits per byte in the profile) and that are not held out affect the
+    plans.
     """
     method = find_method(options.method)
     reads = reads_text(options)
@@ -54,7 +55,9 @@ def make_plans(
     elif rest := [code for code in deciding if not any(code in p.languages for p in groups.values())]:
         groups[OTHERS] = Protection(tuple(rest), frozenset())
     if missing := [code for group in groups.values() for code in group.languages if code not in deciding]:
-        raise BadOption(f"--protect names {missing[0]}, which has no calibration text here or is not served")
+        raise BadOption(
+            f"--protect names {missing[0]}, which is not served or has no calibration text: name another language"
+        )
     plans = {
         name: _plan(anatomy, options, method, profile, list(group.languages), for_all | group.blocks)
         for name, group in groups.items()
@@ -67,7 +70,7 @@ def equal_weights(languages: list[str]) -> dict[str, float]:
 
 
 def reads_profile(options: WeightOptions) -> bool:
-    """Does the method weight inputs by the profile? Second-order rounding measures its inputs itself."""
+    """True if the method weights inputs by the profile. Second-order rounding measures its inputs itself."""
     by_saliency = options.keep > 0 and options.keep_by == "saliency"
     method = find_method(options.method)
     return reads_text(options) and (method.rounding == "nearest" or method.adaptive or by_saliency)
@@ -113,7 +116,7 @@ def _plan(
 
 
 def _token_plans(anatomy: Anatomy, options: WeightOptions, method: Method) -> list[TensorPlan]:
-    """Plans of embeddings and head. They are looked up and have no inputs to weight by, so no text decides about them."""
+    """Plans of embeddings and head. Embeddings are looked up and have no inputs to weight by, so no text is used."""
     if options.embedding_bits is None:
         return []
     if obstacle := next((matrix.obstacle for matrix in anatomy.token_matrices if matrix.obstacle), None):
@@ -135,7 +138,7 @@ def _token_plans(anatomy: Anatomy, options: WeightOptions, method: Method) -> li
 def _bits_by_tensor(
     anatomy: Anatomy, options: WeightOptions, profile: Profile | None, protected: frozenset[int]
 ) -> dict[str, int]:
-    """The most bits that any rule gives a tensor."""
+    """The largest number of bits that any rule gives each tensor."""
     bits = {}
     outliers = set() if options.outlier_bits is None or profile is None else _outliers(anatomy, options, profile)
     for linear in anatomy.linears:
@@ -169,7 +172,7 @@ def _outliers(anatomy: Anatomy, options: WeightOptions, profile: Profile) -> set
 
 
 def _table_count(tensors: list[TensorPlan], overhead: float) -> int:
-    """How many tables fit into `overhead` bits per weight."""
+    """Number of tables that fit into `overhead` bits per weight."""
     quantized = [tensor for tensor in tensors if tensor.quantized]
     cost = FULL_BITS * sum(t.groups for t in quantized) / sum(t.weights for t in tensors)
     # The tolerance is for rounding: 0.5 bits buy two tables of 0.25 bits.
@@ -208,12 +211,12 @@ def served_languages(profile: Profile, bound: float) -> list[str]:
 
 
 def held_out(options: WeightOptions) -> list[str]:
-    """Codes of the languages that neither calibrate nor validate."""
+    """Codes of the languages that are used neither for calibration nor for validation."""
     return [language(name).code for name in options.hold_out or ()]
 
 
 def deciding_languages(profile: Profile, options: WeightOptions, served_bound: float) -> list[str]:
-    """The languages whose calibration and validation text may be read: served, chosen by --calibration-languages, and not held out."""
+    """The languages whose calibration and validation text may be read: served, in --calibration-languages, and not held out."""
     served, held = served_languages(profile, served_bound), held_out(options)
     profiled = [result.language for result in profile.languages]
     if unknown := [code for code in held if code not in profiled]:
@@ -221,7 +224,7 @@ def deciding_languages(profile: Profile, options: WeightOptions, served_bound: f
     chosen = [language(name).code for name in options.calibration_languages or served]
     if missing := [code for code in chosen if code not in served]:
         raise BadOption(
-            f"--calibration-languages names {missing[0]}, which has no calibration text here or is not served: name another language"
+            f"--calibration-languages names {missing[0]}, which is not served or has no calibration text: name another language"
         )
     if options.calibration_languages and (both := [code for code in chosen if code in held]):
         raise BadOption(f"--calibration-languages and --hold-out both name {both[0]}: leave it out of one of them")

@@ -1,7 +1,7 @@
 """Screening: what the theory predicts about a model before it is quantized.
 
-The theory names three conditions without which languages do not lose differently (C1, C2, C3), a checklist, and a strategy by the largest
-kurtosis of a block. All of it predicts; a measurement decides.
+The theory has three conditions, all necessary for languages to lose differently (C1, C2, C3), a checklist, and a strategy by the largest
+kurtosis of a block. These are predictions; a measurement decides.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from laaciq.errors import BadOption
 from laaciq.options import OUTLIER_KURTOSIS, Options
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     from laaciq.profiling.results import Profile
@@ -38,18 +39,18 @@ class ScreeningThresholds(Options):
     def _ordered(self) -> Self:
         if self.gaussian_kurtosis > self.outlier_kurtosis:
             raise BadOption(
-                f"gaussian_kurtosis {self.gaussian_kurtosis:g} lies above outlier_kurtosis {self.outlier_kurtosis:g}: "
-                "a block cannot be near Gaussian and an outlier; lower the one or raise the other"
+                f"gaussian_kurtosis {self.gaussian_kurtosis:g} is above outlier_kurtosis {self.outlier_kurtosis:g}: "
+                "a block cannot be near Gaussian and an outlier; lower the first or raise the second"
             )
         return self
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _Finite(StrictModel, allow_inf_nan=False):
+    """A strict model without infinite values and NaN."""
 
 
-class Evidence(_Strict):
-    """What a screening judges: κ_l by block, R̂(λ) by language (None: activations were not measured), and the bits to quantize to."""
+class Evidence(_Finite):
+    """The input of a screening: κ_l by block, R̂(λ) by language (None: activations were not measured), and the bits to quantize to."""
 
     block_kurtosis: list[float] = Field(min_length=1)
     outlier_fractions: dict[str, float] | None
@@ -60,8 +61,8 @@ class Evidence(_Strict):
         return max(self.block_kurtosis)
 
 
-class Condition(_Strict):
-    """One of the conditions of disparity. `answer` is None if the evidence does not decide it."""
+class RiskCondition(_Finite):
+    """One of the conditions for disparity. `answer` is None if the evidence does not decide it."""
 
     name: str
     question: str
@@ -70,7 +71,7 @@ class Condition(_Strict):
     threshold: str
 
 
-class CheckBox(_Strict):
+class CheckBox(_Finite):
     """An item of the checklist. `done` is False if something remains to be measured."""
 
     question: str
@@ -78,11 +79,11 @@ class CheckBox(_Strict):
     done: bool
 
 
-class Screening(_Strict):
+class Screening(_Finite):
     """The verdict before quantization. `conditions` are C1, C2, C3 in order; blocks count from 0. `sampled`: activations were measured on a
     few passages of each language only."""
 
-    conditions: list[Condition]
+    conditions: list[RiskCondition]
     risk: Risk
     strategy: str
     checklist: list[CheckBox]
@@ -92,7 +93,7 @@ class Screening(_Strict):
 
 
 def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = ScreeningThresholds()) -> Screening:
-    """Judge C1, C2, C3 and what follows from them.
+    """The verdict on C1, C2 and C3, the risk and the strategy.
 
     Risk, the first line that holds:
 
@@ -124,9 +125,9 @@ def screen_evidence(evidence: Evidence, thresholds: ScreeningThresholds = Screen
 
 
 def screen_profile(profile: Profile, *, bits: int, thresholds: ScreeningThresholds | None = None) -> Screening:
-    """Screen a profiled model. Without `thresholds`, the `outlier_kurtosis` of the profile defines an outlier block.
+    """The screening of a profiled model. Without `thresholds`, the `outlier_kurtosis` of the profile defines outlier blocks.
 
-    R̂(λ) is summed again over the blocks that are outliers here. Without any it is 0 in every language, so that C2 fails.
+    R̂(λ) is summed over these outlier blocks. Without any it is 0 in every language, so C2 fails.
     """
     if thresholds is None:
         outlier = profile.outlier_kurtosis
@@ -144,8 +145,8 @@ def _outlier_blocks(block_kurtosis: list[float], thresholds: ScreeningThresholds
     return [block for block, kurtosis in enumerate(block_kurtosis) if kurtosis > thresholds.outlier_kurtosis]
 
 
-def _outliers_exist(evidence: Evidence, thresholds: ScreeningThresholds) -> Condition:
-    return Condition(
+def _outliers_exist(evidence: Evidence, thresholds: ScreeningThresholds) -> RiskCondition:
+    return RiskCondition(
         name="C1",
         question="Do outlier blocks exist?",
         answer=evidence.max_kurtosis > thresholds.outlier_kurtosis,
@@ -154,7 +155,7 @@ def _outliers_exist(evidence: Evidence, thresholds: ScreeningThresholds) -> Cond
     )
 
 
-def _activation_varies(evidence: Evidence, thresholds: ScreeningThresholds) -> Condition:
+def _activation_varies(evidence: Evidence, thresholds: ScreeningThresholds) -> RiskCondition:
     fractions = list((evidence.outlier_fractions or {}).values())
     if len(fractions) > 1:
         spread = float(np.ptp(fractions))
@@ -165,7 +166,7 @@ def _activation_varies(evidence: Evidence, thresholds: ScreeningThresholds) -> C
     else:
         answer = None
         measured = "R̂ of one language only" if fractions else "R̂ not measured"
-    return Condition(
+    return RiskCondition(
         name="C2",
         question="Do languages use the outlier blocks differently?",
         answer=answer,
@@ -174,8 +175,8 @@ def _activation_varies(evidence: Evidence, thresholds: ScreeningThresholds) -> C
     )
 
 
-def _bits_are_low(evidence: Evidence, thresholds: ScreeningThresholds) -> Condition:
-    return Condition(
+def _bits_are_low(evidence: Evidence, thresholds: ScreeningThresholds) -> RiskCondition:
+    return RiskCondition(
         name="C3",
         question="Is quantization coarse enough to hurt?",
         answer=evidence.bits < thresholds.safe_bits,
@@ -184,7 +185,7 @@ def _bits_are_low(evidence: Evidence, thresholds: ScreeningThresholds) -> Condit
     )
 
 
-def _risk(evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[Condition]) -> Risk:
+def _risk(evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[RiskCondition]) -> Risk:
     outliers, varies, coarse = conditions
     if not coarse.answer or evidence.max_kurtosis < thresholds.gaussian_kurtosis:
         return "LOW"
@@ -205,7 +206,7 @@ def _strategy(evidence: Evidence, thresholds: ScreeningThresholds, blocks: list[
 
 
 def _checklist(
-    evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[Condition], strategy: str
+    evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[RiskCondition], strategy: str
 ) -> list[CheckBox]:
     outliers, varies, coarse = conditions
     kurtosis = evidence.block_kurtosis
@@ -243,7 +244,9 @@ def _checklist(
     ]
 
 
-def _prediction(evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[Condition], risk: Risk) -> str:
+def _prediction(
+    evidence: Evidence, thresholds: ScreeningThresholds, conditions: list[RiskCondition], risk: Risk
+) -> str:
     outliers, varies, coarse = conditions
     if not coarse.answer:
         why = f"{evidence.bits} bits are considered safe"

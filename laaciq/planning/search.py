@@ -1,4 +1,4 @@
-"""The search for a plan: allocate, measure, correct the predictions, reweight the languages. And the plan that it ends with."""
+"""The search for a plan: allocate, measure, correct the predictions, reweight the languages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.trials.session import Session
 
-# How far a language's scale follows what was measured: half of the way, since few passages are noisy.
+# Weight of the measurement in a language's scale: one half, because few passages are noisy.
 _SHRINKAGE = 0.5
 # Sizes of the plans of the Pareto front, in bits per weight.
 FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
@@ -27,19 +27,19 @@ FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
 def search_plan(session: Session, calibration: Calibration, options: WeightOptions) -> tuple[Planning, Layers | None]:
     """The plan of method 'planned', how it was chosen, and its rounded layers unless they were measured in an earlier process.
 
-    Reads the calibration and the validation text of languages that are served.
+    Reads the calibration and validation text of served languages.
     """
     if calibration.profile is None:
-        raise BadOption("planning needs a profile of the model: make one of the calibration text first")
+        raise BadOption("planning needs a profile of the model: profile it on the calibration text first")
     deciding = deciding_languages(calibration.profile, options, session.options.served_bound)
     preset = EFFORT_PRESETS[options.effort]
-    validation = calibration.validating(deciding).spread(-(-preset.validation // len(deciding)))
+    validation = calibration.validation_texts(deciding).spread(-(-preset.validation // len(deciding)))
     planner = Planner(session, replace(calibration, texts=calibration.texts.select(deciding)), validation, options)
     space = planner.search_space()
     search = Search(planner, space, [planner.probe(space, number) for number in range(preset.probes)])
     search.run()
     best = search.measured[search.best]
-    # Tuned once, when it is written: tuning every plan that is tried would take several times as long.
+    # Tuned once, when it is written: tuning every tried plan would take several times as long.
     tuned = preset.tuned if options.tune is None else options.tune
     planning = Planning(
         plan=best.plan.model_copy(update={"tuned": tuned}),
@@ -61,10 +61,10 @@ def search_plan(session: Session, calibration: Calibration, options: WeightOptio
 
 @dataclass
 class Search:
-    """From the search space and the random plans that were measured to one plan per round.
+    """From the search space and the measured random plans to one plan per round.
 
-    The first plan is the best for losses as predicted. What it measures corrects the predictions. From then on each round weighs the
-    languages by what they lost in the round before, until nothing is gained.
+    The first plan is the best for the predicted losses. Its measurement corrects the predictions. After that, each round weights the
+    languages by their losses in the round before, until nothing is gained.
     """
 
     planner: Planner
@@ -107,7 +107,7 @@ class Search:
         return allocation.chosen
 
     def _measure(self, chosen: list[int], weights: np.ndarray, *, probed: bool = False) -> np.ndarray:
-        """Losses of a round. A `probed` plan is measured with languages that count alike, as random plans are."""
+        """Losses of a round. A `probed` plan is measured with equal weights of languages, like random plans."""
         planner = self.planner
         predicted = self.space.predict(np.array(chosen))
         by_language = dict(zip(planner.languages, weights.tolist(), strict=True))
@@ -130,7 +130,7 @@ class Search:
         return losses
 
     def _choose(self, measured: MeasuredPlan) -> None:
-        """Of two plans that are as good, the earlier one: what is left of a smaller difference on few passages is chance."""
+        """The better plan; of two equally good ones the earlier: smaller differences on few passages are chance."""
         latest = len(self.rounds) - 1
         if latest and self.rounds[latest].value >= (1 - IMPROVEMENT) * self.rounds[self.best].value:
             self.measured.append(replace(measured, layers=None))
@@ -162,19 +162,19 @@ def pareto_front(planner: Planner, space: SearchSpace) -> list[FrontPoint]:
 
 
 def _nll_per_kl(measured: list[PlanLosses]) -> np.ndarray:
-    """Rise of NLL per nat of divergence, by language, over all plans that were measured; never less than a tenth."""
+    """Rise of NLL per nat of divergence by language, over all measured plans; at least a tenth."""
     rise = np.sum([losses.nll_increase for losses in measured], axis=0)
     return _shrunk(np.maximum(rise / np.sum([losses.divergence for losses in measured], axis=0), 0.1))
 
 
 def _scales(probes: list[Probe], nll_per_kl: np.ndarray) -> np.ndarray:
-    """Measured over predicted losses, by language."""
+    """Ratio of measured to predicted losses by language."""
     ratios = [nll_per_kl * np.array(probe.measured.divergence) / np.maximum(probe.predicted, 1e-12) for probe in probes]
     return _shrunk(np.median(ratios, axis=0))
 
 
 def _shrunk(ratios: np.ndarray) -> np.ndarray:
-    """Towards their geometric mean."""
+    """The scales, shrunk towards their geometric mean."""
     logarithms = np.log(np.maximum(ratios, 1e-6))
     return np.exp(logarithms.mean() + _SHRINKAGE * (logarithms - logarithms.mean()))
 

@@ -1,4 +1,4 @@
-"""The ways in which each tensor may be stored, and what each would cost each language: predicted, so that a million plans can be scored."""
+"""The storage formats of each tensor, with the predicted cost of each format for each language, so that a million plans can be scored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laaciq.quantization.second_order import DAMPING, inverse_factor
 
 
 class StorageFormat(NamedTuple):
-    """One way to store a tensor, at a size that follows."""
+    """One way to store a tensor; its size follows."""
 
     bits: int
     group_size: int = 128
@@ -42,7 +42,7 @@ TRIED_OUTPUTS = 64
 
 @dataclass(frozen=True)
 class TensorGroup:
-    """Tensors that are stored alike; `choices` holds, for every way, a plan for each of them."""
+    """Tensors that are stored alike. `choices` holds, for every format, a plan for each tensor."""
 
     choices: list[tuple[TensorPlan, ...]]
 
@@ -53,8 +53,9 @@ class TensorGroup:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """`losses[u]` is ΔNLL a token, (choices, languages), when group u alone is stored in each way; `scale` is what measured plans showed them
-    to be worth, by language."""
+    """`losses[u]` is ΔNLL per token, (choices, languages), if only group u is stored in each format. `scale` corrects them by measured
+    plans, by language.
+    """
 
     languages: list[str]
     groups: list[TensorGroup]
@@ -66,7 +67,7 @@ class SearchSpace:
         return [group.sizes for group in self.groups]
 
     def predict(self, chosen: np.ndarray) -> np.ndarray:
-        """Of plans (plans, groups) → ΔNLL by language (plans, languages). Losses of tensors add."""
+        """Predicted ΔNLL by language (plans, languages) of plans (plans, groups). Losses of tensors add."""
         return self.scale * sum(losses[chosen[..., group]] for group, losses in enumerate(self.losses))
 
     def tensors(self, chosen: list[int]) -> list[TensorPlan]:
@@ -84,7 +85,7 @@ def make_search_space(
     *,
     advance: Callable[[int], None] = lambda groups: None,
 ) -> SearchSpace:
-    """Quantize every tensor in every way, by the plan's own grid and to the nearest code. `gains` are those of second-order rounding."""
+    """The search space: every tensor is rounded to nearest in every format. `gains` are those of second-order rounding."""
     losses = []
     for group in groups:
         rows = [
@@ -101,7 +102,7 @@ def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: 
         return np.zeros(len(curvature.languages))
     step = max(1, len(matrix) // TRIED_OUTPUTS)
     wanted = matrix.detach()[::step].float()
-    # What weighs inputs needs text; errors by plain squares rank the ways alike.
+    # Weighting inputs needs text; plain squared errors rank the formats the same.
     nearest = plan.model_copy(
         update={"shape": tuple(wanted.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
     )
@@ -110,9 +111,9 @@ def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: 
 
 
 def second_order_gain(moments: torch.Tensor) -> float:
-    """What second-order rounding leaves of the error of rounding to nearest, for steps of equal size.
+    """Ratio of the errors of second-order rounding and rounding to nearest, for steps of equal size.
 
-    With H = E[xxᵀ] rounding to nearest leaves Σ H_jj·e_j²; second-order rounding Σ d_j·e_j² with the pivots d_j = 1/U_jj² of its Cholesky
+    With H = E[xxᵀ], rounding to nearest leaves Σ H_jj·e_j²; second-order rounding Σ d_j·e_j² with the pivots d_j = 1/U_jj² of its Cholesky
     factor (Chee et al. 2023), which are the variances of inputs given those that are rounded after them.
     """
     order = moments.diagonal().argsort(descending=True)

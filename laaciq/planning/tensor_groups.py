@@ -1,4 +1,4 @@
-"""What may be chosen for each tensor: all that the runtime takes, for tensors that it fuses the same."""
+"""The formats that each tensor may have: all that the runtime loads, the same for tensors that it fuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VLLM_GROUPS = (32, 64, 128)
 
 
 def make_tensor_groups(tensors: list[TensorPlan], formats: list[StorageFormat], runtime: Runtime) -> list[TensorGroup]:
-    """`tensors` say all but how many bits, which group size and how much is kept."""
+    """Tensor groups with their formats. `tensors` fix everything except bits, group size and the share of kept weights."""
     members_of: dict[str, list[TensorPlan]] = {}
     for tensor in tensors:
         members_of.setdefault(fused_name(tensor.name) if runtime == "vllm" else tensor.name, []).append(tensor)
@@ -26,12 +26,12 @@ def make_tensor_groups(tensors: list[TensorPlan], formats: list[StorageFormat], 
         possible = [plans for plans in choices if runtime != "vllm" or all(map(_vllm_loads, plans))]
         groups.append(TensorGroup(_distinct(possible)))
         if not possible:
-            raise BadOption(f"no storage format fits {name} under --runtime {runtime}")
+            raise BadOption(f"no storage format fits {name} under --runtime {runtime}: choose another --runtime")
     return groups
 
 
 def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> list[TensorPlan]:
-    """Every matrix that a plan may quantize, compensated in the blocks, still in 16 bits."""
+    """A plan for every matrix that may be quantized: compensated rounding in the blocks, still in 16 bits."""
     plans = [
         TensorPlan(
             name=linear.name, shape=linear.shape, bits=16, group_size=128, symmetric=symmetric,
@@ -54,12 +54,12 @@ def base_plans(anatomy: Anatomy, *, symmetric: bool, token_matrices: bool) -> li
 def _applied(storage: StorageFormat, tensor: TensorPlan, runtime: Runtime) -> TensorPlan:
     plan = storage.applied(tensor)
     plan = plan.model_copy(update={"rank": min(plan.rank, *plan.shape)})
-    # vLLM's kernels for 8 bits know no zero points.
+    # vLLM's 8-bit kernels do not support zero points.
     return plan.model_copy(update={"symmetric": True}) if runtime == "vllm" and plan.bits == 8 else plan
 
 
 def _vllm_loads(plan: TensorPlan) -> bool:
-    """Of pack-quantized layers vLLM's kernels take these; embeddings and all that is kept stay in 16 bits."""
+    """Formats of pack-quantized layers that vLLM's kernels load. Embeddings and kept weights stay in 16 bits."""
     if not plan.quantized:
         return True
     fits = isinstance(plan.group_size, int) and plan.group_size in VLLM_GROUPS and plan.shape[1] % plan.group_size == 0
@@ -67,14 +67,14 @@ def _vllm_loads(plan: TensorPlan) -> bool:
 
 
 def fused_name(name: str) -> str:
-    """The same for all layers that vLLM fuses into one."""
+    """A name that is the same for all layers that vLLM fuses into one."""
     path, _, last = name.removesuffix(".weight").rpartition(".")
     together = next((sorted(names) for names in _FUSED if last in names), [last])
     return f"{path}.{'+'.join(together)}"
 
 
 def _distinct(choices: Iterable[tuple[TensorPlan, ...]]) -> list[tuple[TensorPlan, ...]]:
-    """Without those that mean the same, as members_of wider than a row do."""
+    """Formats without duplicates, such as groups wider than a row."""
     distinct: dict[tuple[object, ...], tuple[TensorPlan, ...]] = {}
     for plans in choices:
         distinct.setdefault(tuple((p.bits, p.group_inputs, p.kept, p.rank, p.symmetric) for p in plans), plans)

@@ -1,7 +1,7 @@
-"""How a language uses a model's blocks: activations collected in one pass over its text, with the loss beside them.
+"""How a language uses a model's blocks: activations and loss from one pass over its text.
 
-Only the text's own tokens count: start tokens, padding and, for norms, attention sinks are left out, so that no figure depends on how long
-the passages are or how they were batched. A *sink* is a position whose norm, in any block, is more than ten times the passage's median there.
+Only tokens of the text count: start tokens, padding and, for norms, attention sinks are left out. So no figure depends on the length of the
+passages or on batching. A *sink* is a position whose norm, in any block, is more than ten times the passage's median there.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def collect(
     *,
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> Activations:
-    """One pass over the passages with every block and linear layer watched."""
-    prepared = readings(model, passages, options)
+    """Activations and loss of one language, from one pass with hooks on every block and linear layer."""
+    prepared = prepare_whole(model, passages, options)
     collector = _Collector(model, passages)
     nll = 0.0
     with collector.watching():
@@ -72,36 +72,36 @@ def collect(
             nll += losses.double().sum().item()
             collector.end()
             advance(len(losses))
-    found = collector.found
-    found.scored_bytes = sum(passage.scored_bytes for passage in prepared)
-    # A masked model that sees the whole text is not asked to predict any of it.
-    found.nll = None if model.kind == "masked" else nll
-    return found
+    activations = collector.activations
+    activations.scored_bytes = sum(passage.scored_bytes for passage in prepared)
+    # A masked model sees the whole text here, so nothing is predicted.
+    activations.nll = None if model.kind == "masked" else nll
+    return activations
 
 
-def readings(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
-    """The passages as the model reads them: masked models see the text whole, the others as when they are scored."""
+def prepare_whole(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
+    """Prepared passages in which a masked model sees the whole text. For other models the same as `prepare_all`."""
     if model.kind != "masked":
         return prepare_all(model, passages, options)
     before = len(start_tokens(model.tokenizer))
     longest = min(options.window or model.longest or 512, model.longest or 512)
-    found = []
+    prepared = []
     for text in passages.texts:
         ids = model.tokenizer(text, truncation=True, max_length=longest)["input_ids"]
         body = range(before, len(ids) - 1)
-        # Position p − 1 is named, as for a causal model, so that the token at p is what is watched.
-        found.append(ScoredPassage([ScoredSequence(ids, [p - 1 for p in body], [ids[p] for p in body])], 0))
-    return found
+        # Position p − 1, as for a causal model, so that the hooks see the token at p.
+        prepared.append(ScoredPassage([ScoredSequence(ids, [p - 1 for p in body], [ids[p] for p in body])], 0))
+    return prepared
 
 
 class _Collector:
-    """Hooks on blocks and linear layers that add up what passes through them."""
+    """Hooks on blocks and linear layers that sum activations."""
 
     def __init__(self, model: LanguageModel, passages: Passages) -> None:
         self.model = model
         self.blocks = [model.module.get_submodule(name) for name in model.anatomy.block_names]
         self.in_encoder = blocks_in_encoder(model)
-        self.found = Activations()
+        self.activations = Activations()
         self.passages = passages
         self.states: dict[int, torch.Tensor] = {}
         self.last_input: tuple[torch.Tensor, np.ndarray, int] | None = None
@@ -141,45 +141,45 @@ class _Collector:
                 self.last_input = (entering, squares.double().cpu().numpy(), int(mask.sum()))
             _, squares, count = self.last_input
             leaving = (mask @ output.reshape(len(mask), -1).float().norm(dim=-1)).item()
-            found = self.found
-            found.input_square_sums[name] = found.input_square_sums.get(name, 0.0) + squares
-            found.output_norm_sums[name] = found.output_norm_sums.get(name, 0.0) + leaving
-            found.linear_tokens[name] = found.linear_tokens.get(name, 0) + count
+            sums = self.activations
+            sums.input_square_sums[name] = sums.input_square_sums.get(name, 0.0) + squares
+            sums.output_norm_sums[name] = sums.output_norm_sums.get(name, 0.0) + leaving
+            sums.linear_tokens[name] = sums.linear_tokens.get(name, 0) + count
 
         return hook
 
     def end(self) -> None:
-        """Take up a batch's block outputs: sinks are known only when all blocks are done."""
-        found, blocks = self.found, len(self.blocks)
-        if not len(found.norm_sums):
+        """Add a batch's block outputs. Sinks are known only after all blocks have run."""
+        total, blocks = self.activations, len(self.blocks)
+        if not len(total.norm_sums):
             width = self.states[0].shape[-1]
-            found.norm_sums, found.norm_tokens, found.sink_norm_sums = (
+            total.norm_sums, total.norm_tokens, total.sink_norm_sums = (
                 np.zeros(blocks),
                 np.zeros(blocks),
                 np.zeros(blocks),
             )
-            found.passage_sums = np.zeros((blocks, len(self.passages), width), dtype=np.float32)
-            found.passage_tokens = np.zeros((blocks, len(self.passages)), dtype=np.float32)
-            found.last_block = FoldedMoments(width, device=self.model.device)
+            total.passage_sums = np.zeros((blocks, len(self.passages), width), dtype=np.float32)
+            total.passage_tokens = np.zeros((blocks, len(self.passages)), dtype=np.float32)
+            total.last_block = FoldedMoments(width, device=self.model.device)
         # Encoder and decoder read different positions; all other models have one mask, under False.
         for side, mask in self.masks.items():
             members = [index for index in self.states if self.in_encoder[index] == side]
             norms = torch.stack([self.states[index].norm(dim=-1) for index in members])
             sink = _sinks(norms, mask)
             plain = (mask & ~sink).float()
-            if not side and found.last_block is not None:
-                found.tokens += int(mask.sum())
-                found.sinks += int(sink.sum())
+            if not side and total.last_block is not None:
+                total.tokens += int(mask.sum())
+                total.sinks += int(sink.sum())
                 for row, owner in enumerate(self.owners):
                     rows = self.states[blocks - 1][row][plain[row] > 0]
-                    found.last_block.add(self.passages.documents[owner], rows)
+                    total.last_block.add(self.passages.documents[owner], rows)
             for row, index in enumerate(members):
-                found.norm_sums[index] += (norms[row] * plain).sum().item()
-                found.norm_tokens[index] += plain.sum().item()
-                found.sink_norm_sums[index] += (norms[row] * sink).sum().item()
+                total.norm_sums[index] += (norms[row] * plain).sum().item()
+                total.norm_tokens[index] += plain.sum().item()
+                total.sink_norm_sums[index] += (norms[row] * sink).sum().item()
                 sums = torch.einsum("btw,bt->bw", self.states[index], plain)
-                np.add.at(found.passage_sums[index], self.owners, sums.cpu().numpy())
-                np.add.at(found.passage_tokens[index], self.owners, plain.sum(1).cpu().numpy())
+                np.add.at(total.passage_sums[index], self.owners, sums.cpu().numpy())
+                np.add.at(total.passage_tokens[index], self.owners, plain.sum(1).cpu().numpy())
 
 
 def blocks_in_encoder(model: LanguageModel) -> list[bool]:
@@ -189,7 +189,7 @@ def blocks_in_encoder(model: LanguageModel) -> list[bool]:
 
 
 def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
-    """Where the text's own tokens are in a batch, (rows, positions): under True for an encoder, under False for all else."""
+    """Masks of the tokens of the text in a batch, (rows, positions): under True for an encoder, under False for all else."""
     device = model.device
     if sequences[0].decoder is None:
         read = [[p + 1 for p in s.positions] for s in sequences]
@@ -204,8 +204,9 @@ def text_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
 
 
 def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bool, torch.Tensor]:
-    """`text_masks` of all tokens that are read, start tokens included. Every later token attends to those, often more than to any other, and
-    they are the loudest: whoever fits weights must not leave them out."""
+    """Like `text_masks`, with start tokens. Later tokens attend to start tokens strongly, and their norms are the largest, so fitting
+    weights must include them.
+    """
     sides = {False: [s.inputs for s in sequences]}
     if sequences[0].decoder is not None:
         sides = {True: sides[False], False: [s.decoder or [] for s in sequences]}
@@ -213,11 +214,11 @@ def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
 
 
 def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder: bool) -> torch.Tensor:
-    """Of `masks`, what a linear layer's input is masked by. Cross-attention in a decoder reads the encoder's."""
-    own = masks[in_encoder]
-    if own.numel() != entering[..., 0].numel():
-        own = masks[not in_encoder]
-    return own.reshape(-1).float()
+    """The mask in `masks` for a linear layer's input. Cross-attention in a decoder reads the encoder's tokens."""
+    mask = masks[in_encoder]
+    if mask.numel() != entering[..., 0].numel():
+        mask = masks[not in_encoder]
+    return mask.reshape(-1).float()
 
 
 def _mask(positions: Sequence[Sequence[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:
@@ -228,7 +229,7 @@ def _mask(positions: Sequence[Sequence[int]], rows: list[list[int]], device: tor
 
 
 def _sinks(norms: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Positions that stand out in any block against the passage's median there; `norms` is (blocks, rows, positions)."""
+    """Mask of positions with an outlying norm in any block, compared with the passage's median; `norms` is (blocks, rows, positions)."""
     masked = norms.masked_fill(~mask, float("nan"))
     median = masked.nanmedian(dim=-1, keepdim=True).values
     return ((norms > SINK_FACTOR * median) & mask).any(0)

@@ -1,27 +1,25 @@
-"""Alignment A: how near a language's passages lie to the same passages in English, block by block.
+"""Alignment A: how close a language's passages are to the same passages in English, block by block.
 
-A passage's vector is the mean of a block's output over its own tokens, special tokens and attention sinks left out. Each language's mean
-is removed before vectors are compared: it tells which language a text is in and what all texts share, and it would dominate every cosine.
+A passage's vector is the mean of a block's output over the passage's tokens, without special tokens and attention sinks. Each language's
+mean is subtracted before vectors are compared: it reflects the language and what all texts share, and would dominate every cosine.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.errors import BrokenTexts, UnknownLanguage
+from laaciq.strict import StrictModel
 
-# Centred vectors shorter than this part of the original ones are rounding errors of a block that tells no passages apart.
+# Centred vectors shorter than this share of the original ones are rounding errors: the block does not distinguish the passages.
 _NOTHING = 1e-12
 
 
-class Alignment(BaseModel):
-    """Agreement of one language with the pivot, one entry a block. By chance `cosine` is about 0 and `retrieval` is 1 / `passages`.
+class Alignment(StrictModel):
+    """Agreement of one language with the pivot, one entry per block. By chance `cosine` is about 0 and `retrieval` is 1 / `passages`.
 
     The pivot agrees with itself by definition (1 and 1): leave it out of statistics over languages.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     passages: int
@@ -34,20 +32,20 @@ def alignment(vectors: dict[str, np.ndarray], pivot: str = "eng") -> list[Alignm
     if pivot not in vectors:
         raise UnknownLanguage(f"no passages in {pivot} to align with: there are {', '.join(vectors) or 'none'}")
     shape = vectors[pivot].shape
-    for code, own in vectors.items():
-        if own.ndim != 3 or own.shape != shape:
+    for code, passage_vectors in vectors.items():
+        if passage_vectors.ndim != 3 or passage_vectors.shape != shape:
             raise BrokenTexts(
-                f"{code} has vectors of shape {own.shape} and {pivot} of {shape}: both need (blocks, passages, width), "
+                f"{code} has vectors of shape {passage_vectors.shape} and {pivot} of {shape}: both need (blocks, passages, width), "
                 f"with the same passages"
             )
     return [
         Alignment(
             language=code,
             passages=shape[1],
-            cosine=[mean_centred_cosine(a, b) for a, b in zip(own, vectors[pivot], strict=True)],
-            retrieval=[retrieval_accuracy(a, b) for a, b in zip(own, vectors[pivot], strict=True)],
+            cosine=[mean_centred_cosine(a, b) for a, b in zip(passage_vectors, vectors[pivot], strict=True)],
+            retrieval=[retrieval_accuracy(a, b) for a, b in zip(passage_vectors, vectors[pivot], strict=True)],
         )
-        for code, own in vectors.items()
+        for code, passage_vectors in vectors.items()
     ]
 
 
@@ -61,15 +59,15 @@ def mean_centred_cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def retrieval_accuracy(a: np.ndarray, b: np.ndarray) -> float:
-    """Share of passages whose nearest passage in the other language, by centred cosine, is their own; both directions averaged.
+    """Share of passages whose nearest passage in the other language, by centred cosine, is their translation; both directions averaged.
 
     Of k passages that are equally near, each counts 1/k. By chance 1/n, so that values from different numbers of passages do not compare.
     """
     similarity = _directions(a, b) @ _directions(b, a).T
-    return float((_own_is_nearest(similarity) + _own_is_nearest(similarity.T)) / 2)
+    return float((_translation_is_nearest(similarity) + _translation_is_nearest(similarity.T)) / 2)
 
 
-def _own_is_nearest(similarity: np.ndarray) -> float:
+def _translation_is_nearest(similarity: np.ndarray) -> float:
     nearest = similarity == similarity.max(1, keepdims=True)
     return float((nearest.diagonal() / nearest.sum(1)).mean())
 

@@ -1,7 +1,7 @@
-"""Effective weights w ⊙ a(λ): the weights as a language's inputs weigh them.
+"""Effective weights w ⊙ a(λ): the weights scaled by a language's inputs.
 
-With a_j = √E[x_j²] for input j, the moments of w_ij·a_j follow from the column sums Σ_i w_ij^k alone, so that each language costs a few dot
-products and the weights are read once.
+With a_j = √E[x_j²] for input j, the moments of w_ij·a_j follow from the column sums Σ_i w_ij^k alone. So each language costs a few dot
+products, and the weights are read once.
 """
 
 from __future__ import annotations

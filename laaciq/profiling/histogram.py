@@ -1,7 +1,7 @@
-"""The histogram of bit patterns: all there is to know about a 16-bit tensor but the order of its weights.
+"""The histogram of bit patterns of a 16-bit tensor: everything about it except the order of its weights.
 
-A 16-bit float takes one of 65,536 values, so that the counts of the patterns are a sufficient statistic: every moment, every top share and
-the true quantization error at every clipping threshold follow from them exactly, and histograms of one dtype add up.
+A 16-bit float takes one of 65,536 values, so the counts of the patterns are a sufficient statistic: every moment, every top share and the
+true quantization error at every clipping threshold follow from them exactly, and histograms of one dtype add up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from laaciq.profiling.moments import Moments, flat_pieces, top_count
 
 PATTERNS = 2**16
 DTYPES = (torch.float16, torch.bfloat16)
-# Weights that a copy of a tensor with gaps takes at a time.
+# Weights per copied piece of a tensor whose layout has gaps.
 _PIECE = 2**22
 
 
@@ -32,15 +32,15 @@ class PatternHistogram:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> PatternHistogram:
-        """Of a float16 or bfloat16 tensor of any shape and layout. NaN and infinite weights are a `BrokenModel`."""
+        """The histogram of a float16 or bfloat16 tensor of any shape and layout. NaN or infinite weights raise `BrokenModel`."""
         if tensor.dtype not in DTYPES:
-            raise BadOption(f"a histogram of bit patterns is of float16 or bfloat16 tensors, not of {tensor.dtype}")
+            raise BadOption(f"a histogram of bit patterns needs a float16 or bfloat16 tensor, not {tensor.dtype}")
         pieces = flat_pieces(tensor.detach().view(torch.int16), _PIECE)
         return cls.of_patterns(tensor.dtype, (piece.numpy().view(np.uint16) for piece in pieces))
 
     @classmethod
     def of_patterns(cls, dtype: torch.dtype, pieces: Iterable[np.ndarray]) -> PatternHistogram:
-        """Of a tensor of `dtype` that comes in pieces, each its patterns as uint16."""
+        """The histogram of a tensor of `dtype` whose patterns come in pieces, as uint16."""
         counts = np.zeros(PATTERNS, dtype=np.int64)
         for patterns in pieces:
             _add_patterns(counts, patterns)
@@ -69,7 +69,7 @@ class PatternHistogram:
 
     @cached_property
     def moments(self) -> Moments:
-        """Mean, σ, κ and what it takes to pool them with tensors of another dtype."""
+        """Mean, σ and κ, in a form that can be pooled with tensors of another dtype."""
         present = np.flatnonzero(self.counts)
         return Moments.of_values(self.values[present], self.counts[present]) if len(present) else Moments()
 
@@ -106,7 +106,7 @@ class PatternHistogram:
 
     @cached_property
     def _magnitudes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The magnitudes that occur, ascending, and how often: a pattern's low 15 bits grow with |w|, the top bit is the sign."""
+        """The magnitudes that occur, ascending, and their counts. The low 15 bits of a pattern grow with |w|; the top bit is the sign."""
         counts = self.counts[: PATTERNS // 2] + self.counts[PATTERNS // 2 :]
         present = np.flatnonzero(counts)
         return self.values[present], counts[present]
@@ -122,6 +122,6 @@ def _values(dtype: torch.dtype) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _add_patterns(counts, patterns):  # type: ignore[no-untyped-def]
-    """Compiled, since the ways of numpy and torch to count widen every pattern to 64 bits and are four times as slow."""
+    """Compiled, because numpy and torch widen every pattern to 64 bits to count it and are four times as slow."""
     for index in range(len(patterns)):
         counts[patterns[index]] += 1

@@ -1,8 +1,8 @@
 """Mean, σ and κ of weights in float64, pooled without loss over pieces, tensors and dtypes; and the largest magnitudes of a tensor.
 
-A tensor is read in pieces, so that beside it only a constant is held (for the top 10 % of magnitudes: those). The moments of a piece are
-taken about its own mean and joined by the pairwise formulas of Chan, Golub & LeVeque (1983) and Pébay (2008, SAND2008-6212), which lose
-nothing to a mean far from zero.
+A tensor is read in pieces, so the extra memory is constant (except for the top 10 % of magnitudes). The moments of a piece are taken about
+the piece's mean and joined by the pairwise formulas of Chan, Golub & LeVeque (1983) and Pébay (2008, SAND2008-6212), which lose no
+precision if the mean is far from zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from laaciq.errors import BrokenModel
 
-# Of so many weights, the float64 copy and the powers made from it stay in a core's own cache.
+# Weights per piece: the float64 copy and its powers stay in a core's cache.
 _PIECE = 2**15
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # float64 holds sums of fourth powers of magnitudes below this, and above its inverse. Only float64 tensors can reach it.
@@ -28,11 +28,10 @@ _KEPT = 10
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, mean and M_k = Σ(w − μ)^k for k = 2, 3, 4, of the population: no correction for sampling. `a + b` pools, `Moments()` is nothing.
+    """Count, mean and M_k = Σ(w − μ)^k for k = 2, 3, 4, of the population: no correction for sampling. `a + b` pools; `Moments()` is empty.
 
-    The mean is `mean` + `remainder`: the second holds what the first rounds away, so that pooling stays exact where μ ≫ σ.
-    σ² = M₂/n, skewness γ = (M₃/n)/σ³, excess kurtosis κ = (M₄/n)/σ⁴ − 3. Where all weights are equal, or σ < 1e−70, γ and κ are 0 by
-    definition.
+    The mean is `mean` + `remainder`: the second holds the rounding error of the first, so that pooling stays exact where μ ≫ σ. σ² = M₂/n,
+    skewness γ = (M₃/n)/σ³, excess kurtosis κ = (M₄/n)/σ⁴ − 3. If all weights are equal, or σ < 1e−70, γ and κ are 0 by definition.
     """
 
     count: int = 0
@@ -44,7 +43,7 @@ class Moments:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Moments:
-        """Of a floating tensor of any shape and layout. NaN and infinite weights are a `BrokenModel`, and so are fp8 and integers."""
+        """The moments of a floating tensor of any shape and layout. NaN or infinite weights, fp8 and integers raise `BrokenModel`."""
         refuse_codes(tensor)
         pooled = cls()
         for piece in flat_pieces(tensor, _PIECE):
@@ -57,7 +56,7 @@ class Moments:
 
     @classmethod
     def of_values(cls, values: np.ndarray, counts: np.ndarray | None = None) -> Moments:
-        """Of float64 values, each taken once or as often as `counts` says."""
+        """The moments of float64 values, each counted once or `counts` times."""
         count = len(values) if counts is None else int(counts.sum())
         if values.min() == values.max():
             return cls(count, float(values[0]))
@@ -69,7 +68,7 @@ class Moments:
         weighted = squares * often
         s1, s2 = float((deviations * often).sum()), float(weighted.sum())
         s3, s4 = float((weighted * deviations).sum()), float((weighted * squares).sum())
-        # Sums about the rounded mean, moved to the true one.
+        # Shift from the rounded mean to the true one.
         shift = s1 / count
         return cls(
             count,
@@ -132,7 +131,7 @@ class LargestMagnitudes:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> LargestMagnitudes:
-        """Exactly. In pieces of the size of what is kept, so that each weight is sorted out twice at most."""
+        """The exact result. Pieces are as large as what is kept, so that each weight is partitioned at most twice."""
         refuse_codes(tensor)
         # Two at least, for the ratio of the largest to the second.
         keep = max(2, top_count(tensor.numel(), _KEPT))
@@ -165,13 +164,13 @@ class LargestMagnitudes:
 
 
 def top_count(count: int, percent: float) -> int:
-    """How many weights the top `percent` % are: rounded up, so that there is always one."""
+    """Number of weights in the top `percent` %, rounded up and so at least one."""
     # In fractions: in floats 0.07 % of 10,000 would be 7.000000000000001, and rounded up 8.
     return math.ceil(count * Fraction(str(percent)) / 100)
 
 
 def flat_pieces(tensor: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
-    """All elements once, as flat pieces of at most `size`, in the order of memory. Copied, piece by piece, only where the layout has gaps."""
+    """All elements once, as flat pieces of at most `size`, in memory order. Pieces are copied only if the layout has gaps."""
     tensor = tensor.detach()
     dense = tensor.permute(sorted(range(tensor.ndim), key=tensor.stride, reverse=True))
     if dense.is_contiguous():
@@ -186,10 +185,10 @@ def flat_pieces(tensor: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
 
 
 def refuse_codes(tensor: torch.Tensor) -> None:
-    """Weights are 16, 32 or 64-bit floats; anything else is a code that means nothing without its scales."""
+    """Raise `BrokenModel` unless the tensor holds 16, 32 or 64-bit floats: codes mean nothing without their scales."""
     if tensor.dtype not in _DTYPES:
         raise BrokenModel(
-            f"{str(tensor.dtype).removeprefix('torch.')} holds codes, which are no weights without their scales: "
+            f"{str(tensor.dtype).removeprefix('torch.')} holds codes, not weights: "
             "give the checkpoint from before quantization"
         )
 

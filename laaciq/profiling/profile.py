@@ -1,4 +1,4 @@
-"""Making a `Profile`: weights scanned once, every language read once."""
+"""Making a `Profile`: the weights are scanned once, and every language is read once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Split, Texts
 from laaciq.engine.progress import Progress
@@ -32,14 +31,13 @@ from laaciq.profiling.superweights import super_weights
 from laaciq.profiling.tokenization import tokenization
 from laaciq.profiling.weights import WeightStatistics, pooled_moments, scan_weights, tensor_statistics
 from laaciq.scoring.likelihood import bits_per_byte
+from laaciq.strict import StrictModel
 
 PIVOT = "eng"
 
 
-class _Read(BaseModel):
-    """What reading one language gave; kept on disk so that an interrupted profile goes on from there."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _LanguageProfile(StrictModel):
+    """The result for one language, stored so that an interrupted profile can resume."""
 
     activations: LanguageActivations
     alignment: Alignment | None
@@ -55,7 +53,7 @@ def profile_model(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> Profile:
-    """Measure `model` on `texts`. Languages that are in the `store` are not read again."""
+    """The profile of `model` on `texts`. Languages in the `store` are not read again."""
     progress, store, exposure = progress or Progress(), store or MemoryStore(), exposure or {}
     for passages in texts.by_language.values():
         if not len(passages):
@@ -70,7 +68,7 @@ def profile_model(
         for code in texts.languages:
             measured = (model.folder.fingerprint, texts.fingerprint, code, options.model_dump(), outlier_kurtosis)
             key = key_of("read", measured, exposure.get(code))
-            read.append(store.result(f"languages/{code}.json", _Read, key, partial(reader.read, code)))
+            read.append(store.result(f"languages/{code}.json", _LanguageProfile, key, partial(reader.read, code)))
             advance(1)
     sample = texts[PIVOT if PIVOT in texts.languages else texts.languages[0]].texts[0]
     return Profile(
@@ -91,7 +89,9 @@ def profile_model(
 
 
 def _scan(model: LanguageModel, progress: Progress) -> dict[str, WeightStatistics]:
-    """By parameter name: from the files where they name it so, else (GGUF, renamed or quantized tensors) from the loaded model."""
+    """Weight statistics by parameter name: from the files or, for tensors with other names there (GGUF, renamed, quantized), from the
+    loaded model.
+    """
     parameters = {name: p for name, p in model.module.named_parameters() if p.ndim > 1}
     scanned: dict[str, WeightStatistics] = {}
     readable = all(path.suffix == ".safetensors" for path in model.folder.weight_files)
@@ -108,22 +108,22 @@ def _scan(model: LanguageModel, progress: Progress) -> dict[str, WeightStatistic
 def _blocks(
     model: LanguageModel, tensors: Mapping[str, WeightStatistics], outlier_kurtosis: float
 ) -> list[BlockWeights]:
-    found = []
+    blocks = []
     for index, name in enumerate(model.anatomy.block_names):
-        own = [tensors[linear.name] for linear in model.anatomy.linears if linear.block == index]
-        pooled = pooled_moments(own)
-        found.append(
+        block_tensors = [tensors[linear.name] for linear in model.anatomy.linears if linear.block == index]
+        pooled = pooled_moments(block_tensors)
+        blocks.append(
             BlockWeights(
                 block=index,
                 name=name,
                 sigma=pooled.sigma,
                 kurtosis=pooled.kurtosis,
-                mean_tensor_kurtosis=float(np.mean([tensor.kurtosis for tensor in own])),
-                max_tensor_kurtosis=max(tensor.kurtosis for tensor in own),
+                mean_tensor_kurtosis=float(np.mean([tensor.kurtosis for tensor in block_tensors])),
+                max_tensor_kurtosis=max(tensor.kurtosis for tensor in block_tensors),
                 outlier=pooled.kurtosis > outlier_kurtosis,
             )
         )
-    return found
+    return blocks
 
 
 def _components(model: LanguageModel, tensors: Mapping[str, WeightStatistics]) -> list[ComponentWeights]:
@@ -135,7 +135,7 @@ def _components(model: LanguageModel, tensors: Mapping[str, WeightStatistics]) -
             members.setdefault(f"{part.role}s" if part.role == "embedding" else part.role, []).append(
                 tensors[part.name]
             )
-    pooled = {component: pooled_moments(own) for component, own in members.items()}
+    pooled = {component: pooled_moments(part_tensors) for component, part_tensors in members.items()}
     return [
         ComponentWeights(component=component, count=m.count, mean=m.mean, sigma=m.sigma, kurtosis=m.kurtosis)
         for component, m in pooled.items()
@@ -143,7 +143,7 @@ def _components(model: LanguageModel, tensors: Mapping[str, WeightStatistics]) -
 
 
 class _Reader:
-    """Reads languages one at a time; keeps of English what the others are aligned with."""
+    """Reads languages one at a time, and keeps the English vectors that others are aligned with."""
 
     def __init__(
         self,
@@ -157,50 +157,56 @@ class _Reader:
         self.columns: dict[str, ColumnSums] = {}
         self.pivot: np.ndarray | None = None
 
-    def read(self, code: str) -> _Read:
+    def read(self, code: str) -> _LanguageProfile:
         passages = self.texts[code]
-        found = collect(self.model, passages, self.options)
+        activations = collect(self.model, passages, self.options)
         aligned = None
-        # One passage has no others to be told apart from.
+        # Retrieval needs at least two passages.
         if self.texts.parallel and PIVOT in self.texts.languages and len(passages) > 1:
-            vectors = {PIVOT: self._pivot_vectors(code, found), code: found.passage_vectors}
+            vectors = {PIVOT: self._pivot_vectors(code, activations), code: activations.passage_vectors}
             aligned = next((a for a in alignment(vectors, pivot=PIVOT) if a.language == code), None)
-        return _Read(activations=self._summary(passages, found), alignment=aligned)
+        return _LanguageProfile(activations=self._summary(passages, activations), alignment=aligned)
 
-    def _pivot_vectors(self, code: str, found: Activations) -> np.ndarray:
+    def _pivot_vectors(self, code: str, activations: Activations) -> np.ndarray:
         if code == PIVOT:
-            self.pivot = found.passage_vectors
+            self.pivot = activations.passage_vectors
         elif self.pivot is None:
             self.pivot = collect(self.model, self.texts[PIVOT], self.options).passage_vectors
         return self.pivot
 
-    def _summary(self, passages: Passages, found: Activations) -> LanguageActivations:
-        norms = found.norms
+    def _summary(self, passages: Passages, activations: Activations) -> LanguageActivations:
+        norms = activations.norms
         fractions = norms / norms.sum()
         outlier = np.array([block.outlier for block in self.blocks])
         kurtosis = np.array([block.kurtosis for block in self.blocks])
-        means = {name: sums / found.linear_tokens[name] for name, sums in found.input_square_sums.items()}
+        means = {name: sums / activations.linear_tokens[name] for name, sums in activations.input_square_sums.items()}
         code = passages.language.code
         return LanguageActivations(
             language=code,
             passages=len(passages),
-            tokens=found.tokens,
-            bits_per_byte=None if found.nll is None else float(bits_per_byte(found.nll, found.scored_bytes)),
+            tokens=activations.tokens,
+            bits_per_byte=None
+            if activations.nll is None
+            else float(bits_per_byte(activations.nll, activations.scored_bytes)),
             norms=norms.tolist(),
             fractions=fractions.tolist(),
             outlier_fraction=float(fractions[outlier].sum()),
             effective_kurtosis=float(fractions @ kurtosis),
-            component_norms={name: total / found.linear_tokens[name] for name, total in found.output_norm_sums.items()},
+            component_norms={
+                name: total / activations.linear_tokens[name] for name, total in activations.output_norm_sums.items()
+            },
             input_moments={name: pack_floats(mean) for name, mean in means.items()},
             effective_weights={name: self._columns(name).effective(mean) for name, mean in means.items()},
-            sink_share=found.sinks / found.tokens,
-            sink_norms=(found.sink_norm_sums / found.sinks).tolist() if found.sinks else None,
-            spectral_redundancy=spectral_redundancy(found.last_block) if found.last_block is not None else None,
+            sink_share=activations.sinks / activations.tokens,
+            sink_norms=(activations.sink_norm_sums / activations.sinks).tolist() if activations.sinks else None,
+            spectral_redundancy=spectral_redundancy(activations.last_block)
+            if activations.last_block is not None
+            else None,
             exposure_tokens=self.exposure.get(code),
         )
 
     def _columns(self, name: str) -> ColumnSums:
-        """Of a linear layer's weights, read once for all languages."""
+        """Column sums of a linear layer's weights, computed once for all languages."""
         if not self.columns:
             self.columns = {linear.name: ColumnSums.of(linear.matrix) for linear in self.model.anatomy.linears}
         return self.columns[name]
@@ -209,9 +215,9 @@ class _Reader:
 def with_predictive_redundancy(
     profile: Profile, model: LanguageModel, split: Split, options: MeasureOptions, *, progress: Progress | None = None
 ) -> Profile:
-    """Add predictive redundancy of the outlier blocks, or of the three blocks of largest κ where none is an outlier.
+    """The profile with predictive redundancy of the outlier blocks or, if there are none, of the three blocks with the largest κ.
 
-    Unigrams are fitted on calibration text, losses measured on validation text: both may be chosen from.
+    Unigrams are fitted on calibration text, and losses are measured on validation text. Both may be used for choices.
     """
     progress = progress or Progress()
     ranked = sorted(profile.blocks, key=lambda block: -block.kurtosis)
@@ -220,11 +226,11 @@ def with_predictive_redundancy(
     with progress.stage("predictive redundancy", len(profile.languages)) as advance:
         for result in profile.languages:
             one = [result.language]
-            found = predictive_redundancy(
+            redundancy = predictive_redundancy(
                 model, split.validation.select(one), split.calibration.select(one), blocks, options
             )
-            share = found[result.language]
-            # Not a number where the model predicts no better than unigrams: there is no information to share out.
+            share = redundancy[result.language]
+            # NaN if the model predicts no better than unigrams: it then has no information to attribute.
             measured.append(result.model_copy(update={"predictive_redundancy": None if math.isnan(share) else share}))
             advance(1)
     return profile.model_copy(update={"languages": measured, "predictive_blocks": blocks})

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages, Texts
 from laaciq.errors import BadOption, BrokenTexts
@@ -25,6 +24,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import batch_tokens, batches, read_through, score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
+from laaciq.strict import StrictModel
 
 # Groups of documents. Four give the same estimate; with eight its standard error is known to some 25 %.
 FOLDS = 8
@@ -33,14 +33,12 @@ FOLDS = 8
 # Spectral
 
 
-class SpectralRedundancy(BaseModel):
+class SpectralRedundancy(StrictModel):
     """H and R = log `width` − H of one layer in one language, in nats, corrected for sample size.
 
-    `plug_in_entropy` is H of the sample's own eigenvalues: too small by about rank / (2 · tokens). `redundancy` may come out a little below 0.
-    `standard_error` is over documents; None where there is but one fold of them, and then nothing corrects for tokens that hang together.
+    `plug_in_entropy` is H of the sample's eigenvalues: too small by about rank / (2 · tokens). `redundancy` may be slightly below 0.
+    `standard_error` is over documents; None if there is only one fold of them, and then nothing corrects for correlated tokens.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     width: int
     tokens: int
@@ -54,7 +52,7 @@ class SpectralRedundancy(BaseModel):
 
 
 class FoldedMoments:
-    """Counts, sums and second moments of token representations in one pass, documents dealt out to folds in turn.
+    """Counts, sums and second moments of token representations in one pass, with documents assigned to folds in turn.
 
     Takes folds · width² numbers of float64 for one layer in one language (26 MB at width 640): finish one language before the next.
     """
@@ -66,7 +64,7 @@ class FoldedMoments:
         self._documents: dict[str, int] = {}
 
     def add(self, document: str, rows: torch.Tensor) -> None:
-        """Take in representations (tokens, width) of a document; its further passages go to the same fold."""
+        """Add representations (tokens, width) of a document. All passages of a document go to the same fold."""
         fold = self._documents.setdefault(document, len(self._documents) % len(self.counts))
         wide = rows.to(self.sums)
         self.counts[fold] += len(wide)
@@ -75,10 +73,11 @@ class FoldedMoments:
 
 
 def spectral_redundancy(moments: FoldedMoments) -> SpectralRedundancy:
-    """H by `population_entropy`, and the delete-one-fold jackknife (Busing, Meijer & van der Leeden 1999, for folds of unequal size) on top.
+    """H by `population_entropy`, corrected by the delete-one-fold jackknife (Busing, Meijer & van der Leeden 1999, for folds of unequal
+    size).
 
-    The former removes what a sample of independent tokens lacks, to all orders in width/tokens; the latter, in first order, what is left
-    because tokens of a document are alike or differ in norm.
+    The former removes the bias of a sample of independent tokens, to all orders in width/tokens. The latter removes, to first order, what
+    remains because tokens of a document are alike or differ in norm.
     """
     tokens, total, squares = sum(moments.counts), moments.sums.sum(0), moments.squares.sum(0)
     plug_in, entropy = _entropies(tokens, total, squares)
@@ -136,7 +135,7 @@ def _entropies(count: int, total: torch.Tensor, squares: torch.Tensor) -> tuple[
     """Plug-in and corrected H of tokens with this count, sum and second moment."""
     if count < 3:
         raise BrokenTexts(
-            f"{count} tokens (in all, or with one fold of documents left out) have no spectrum: give more"
+            f"{count} tokens (in all, or with one fold of documents left out) have no spectrum: give more text"
         )
     samples, width = count - 1, len(total)
     eigenvalues = torch.linalg.eigvalsh(squares - torch.outer(total, total) / count).flip(0)[:samples]
@@ -154,16 +153,16 @@ def predictive_redundancy(
 ) -> dict[str, float]:
     """R = (NLL without S − NLL) / (NLL of unigrams − NLL) per token, by language, for a causal model and the blocks S.
 
-    *Without S*: each block of S adds, instead of its own update of the residual stream, the update's mean over the language's calibration
-    text, taken in the whole model. Given λ a constant says nothing about y, and the blocks after it still get inputs of the usual size;
-    skipping the block would also count what its constant part is needed for. Start tokens and the first position keep a mean of their
-    own: that is where attention sinks arise, and before the first token of the text nothing depends on it.
+    *Without S*: each block of S adds, instead of its update of the residual stream, the update's mean over the language's calibration text
+    in the whole model. Given λ, a constant carries no information about y, and later blocks still get inputs of the usual size. Skipping
+    the block would also remove its constant part. Start tokens and the first position keep separate means: attention sinks arise there, and
+    nothing before the first token of the text depends on it.
 
     *Unigrams* of the language: (count in its calibration text + 1) / (tokens there + types), over the types seen there or in `texts`.
 
-    Assumes blocks that add to a residual stream. The rest of the model is not trained anew, so that R is an upper estimate of what only S
-    knows; it exceeds 1 where the model without S is worse than unigrams. Little calibration text raises the unigrams' NLL and lowers R: compare
-    sets of blocks, or languages with calibration text of the same content. NaN where the model itself is no better than unigrams.
+    Assumes blocks that add to a residual stream. The rest of the model is not retrained, so R is an upper estimate of what only S knows. It
+    exceeds 1 if the model without S is worse than unigrams. Little calibration text raises the unigrams' NLL and lowers R: compare sets of
+    blocks, or languages with calibration text of the same content. NaN if the model itself is no better than unigrams.
     """
     if model.kind != "causal":
         raise BadOption(f"{model.folder.name} is {model.kind}: predictive redundancy is defined for causal models only")
@@ -192,9 +191,9 @@ def _language_redundancy(
     # What comes before the first scored token: the start tokens or, where there are none, the first token of the text.
     leading = next(sequence.positions[0] for passage in fitted for sequence in passage.sequences) + 1
     updates = _mean_updates(model, fitted, sorted(set(blocks)), leading)
-    found = score(model, _without_blocks(model, updates), prepared)
-    tokens = found.tokens.sum()
-    nll, nll_without = found.original_nll.sum() / tokens, found.quantized_nll.sum() / tokens
+    scores = score(model, _without_blocks(model, updates), prepared)
+    tokens = scores.tokens.sum()
+    nll, nll_without = scores.original_nll.sum() / tokens, scores.quantized_nll.sum() / tokens
     zero = unigram_nll(_targets(prepared), _targets(fitted))
     return float((nll_without - nll) / (zero - nll)) if zero > nll else math.nan
 
@@ -219,7 +218,7 @@ class _MeanUpdate:
 def _mean_updates(
     model: LanguageModel, passages: list[ScoredPassage], blocks: list[int], leading: int
 ) -> dict[int, _MeanUpdate]:
-    """Mean of output − input of these blocks, positions by themselves up to `leading` and pooled from there on."""
+    """Mean of output − input of these blocks, for each position below `leading` and pooled from there on."""
     if not blocks:
         return {}
     sums: dict[int, torch.Tensor] = {}
@@ -248,7 +247,7 @@ def _mean_updates(
     finally:
         for handle in handles:
             handle.remove()
-    means = {index: own[:-1] / counts.clamp_min(1)[:, None] for index, own in sums.items()}
+    means = {index: total[:-1] / counts.clamp_min(1)[:, None] for index, total in sums.items()}
     return {index: _MeanUpdate(mean[:-1], mean[-1]) for index, mean in means.items()}
 
 

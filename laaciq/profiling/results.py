@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
@@ -16,6 +16,7 @@ from laaciq.profiling.alignment import Alignment
 from laaciq.profiling.redundancy import SpectralRedundancy
 from laaciq.profiling.tokenization import Tokenization
 from laaciq.profiling.weights import WeightStatistics
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
@@ -29,12 +30,8 @@ def unpack_floats(text: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Architecture(_Result):
-    """The facts that models are compared by."""
+class Architecture(StrictModel):
+    """Facts to compare models by."""
 
     model_type: str
     kind: str
@@ -52,8 +49,8 @@ class Architecture(_Result):
     tied_embeddings: bool
 
 
-class BlockWeights(_Result):
-    """κ_l pools all linear weights of the block; mean and max over its tensors stand beside it."""
+class BlockWeights(StrictModel):
+    """Weights of one block. `kurtosis` is κ_l, pooled over all linear weights; the mean and the maximum over its tensors are given too."""
 
     block: int
     name: str
@@ -64,7 +61,7 @@ class BlockWeights(_Result):
     outlier: bool
 
 
-class ComponentWeights(_Result):
+class ComponentWeights(StrictModel):
     """All weights of one component: attention, feed-forward, embeddings, head."""
 
     component: str
@@ -74,8 +71,8 @@ class ComponentWeights(_Result):
     kurtosis: float
 
 
-class SuperWeight(_Result):
-    """A weight that one forward pass points at (Yu et al. 2024): large output `activation` from a large input at one down projection."""
+class SuperWeight(StrictModel):
+    """A super-weight candidate from one forward pass (Yu et al. 2024): large output `activation` from a large input at one down projection."""
 
     tensor: str
     row: int
@@ -85,14 +82,14 @@ class SuperWeight(_Result):
     activation: float
 
 
-class EffectiveWeights(_Result):
-    """σ and κ of w ⊙ a(λ), the weights as the language's inputs weigh them, for one tensor."""
+class EffectiveWeights(StrictModel):
+    """σ and κ of w ⊙ a(λ), the weights scaled by the language's inputs, for one tensor."""
 
     sigma: float
     kurtosis: float
 
 
-class LanguageActivations(_Result):
+class LanguageActivations(StrictModel):
     """How one language uses the blocks.
 
     `norms` is a_l(λ) = E‖h_l‖ over the text's tokens, without start tokens, padding and attention sinks; `fractions` is ā_l(λ) = a_l / Σ a_l.
@@ -100,7 +97,7 @@ class LanguageActivations(_Result):
     linear layer, `input_moments` the mean square of each of its inputs (float32 in base64: as decimals
     they would fill 20 MB). `sink_share` is the share of positions that are attention sinks,
     `sink_norms` their mean norm by block (None where there are none). `spectral_redundancy` is the last block's;
-    `predictive_redundancy` that of the profile's `predictive_blocks`, where it was asked for.
+    `predictive_redundancy` that of the profile's `predictive_blocks`, if requested.
     """
 
     language: str
@@ -125,7 +122,7 @@ class LanguageActivations(_Result):
         return unpack_floats(self.input_moments[tensor])
 
 
-class Profile(Displayed, _Result):
+class Profile(Displayed, StrictModel):
     """Everything that the theory measures before quantization. `sampled`: only some passages of each language were read."""
 
     version: Literal[1] = 1
@@ -163,10 +160,10 @@ class Profile(Displayed, _Result):
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (ValidationError, UnicodeDecodeError):
-            raise BadOption(f"{path} is no profile of this version: make it again with 'laaciq profile'") from None
+            raise BadOption(f"{path} is not a profile of this version: make it again with 'laaciq profile'") from None
 
     def frame(self) -> pandas.DataFrame:
-        """One row a language, without the long lists."""
+        """A pandas table with one row per language, without the long lists."""
         from laaciq.frames import flat_frame
 
         long = {"component_norms", "input_moments", "effective_weights"}

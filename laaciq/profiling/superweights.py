@@ -1,7 +1,8 @@
-"""Super-weight candidates by one forward pass (Yu et al. 2024, "The Super Weight in Large Language Models", arXiv 2411.07191).
+"""Super-weight candidates from one forward pass (Yu et al. 2024, "The Super Weight in Large Language Models", arXiv 2411.07191).
 
-A super weight is a single weight of a block's last projection that turns one very large input into one very large output. The pass records, for
-every such projection, the largest input and the largest output of any token; where both spike, the weight at (output, input) is a candidate.
+A super weight is a single weight of a block's last projection that turns one very large input into one very large output. The pass records,
+for every such projection, the largest input and the largest output of any token. If both spike, the weight at (output, input) is a
+candidate.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ SPIKE = 50.0
 
 @torch.inference_mode()
 def super_weights(model: LanguageModel, text: str) -> list[SuperWeight]:
-    """Candidates found while the model reads `text` once, start tokens included: that is where spikes live."""
-    found: list[SuperWeight] = []
-    handles = [linear.module.register_forward_hook(_hook(linear, found)) for linear in _last_projections(model)]
+    """Super-weight candidates from one pass over `text`, including start tokens, where spikes usually are."""
+    candidates: list[SuperWeight] = []
+    handles = [linear.module.register_forward_hook(_hook(linear, candidates)) for linear in _last_projections(model)]
     ids = model.tokenizer(text, return_tensors="pt", truncation=True, max_length=model.longest or 512)["input_ids"]
     arguments = {"input_ids": ids.to(model.device)}
     if model.kind == "encoder-decoder":
@@ -32,11 +33,11 @@ def super_weights(model: LanguageModel, text: str) -> list[SuperWeight]:
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return candidates
 
 
 def _last_projections(model: LanguageModel) -> list[LinearLayer]:
-    """Of every block the feed-forward layer that writes to the residual stream: the last one of the block's width."""
+    """For every block the feed-forward layer that writes to the residual stream: the last layer with the block's width."""
     width = model.module.get_input_embeddings().weight.shape[1]
     last: dict[int, LinearLayer] = {}
     for linear in model.anatomy.linears:
@@ -45,14 +46,14 @@ def _last_projections(model: LanguageModel) -> list[LinearLayer]:
     return list(last.values())
 
 
-def _hook(linear: LinearLayer, found: list[SuperWeight]) -> Callable[..., None]:
+def _hook(linear: LinearLayer, candidates: list[SuperWeight]) -> Callable[..., None]:
     def hook(module: Any, inputs: Any, output: torch.Tensor) -> None:
         entering, leaving = (_peak(tensor) for tensor in (inputs[0], output))
         if min(entering[2], leaving[2]) < SPIKE:
             return
         row, column = leaving[0], entering[0]
         weight = linear.matrix[row, column].item()
-        found.append(
+        candidates.append(
             SuperWeight(
                 tensor=linear.name, row=row, column=column, weight=weight, input=entering[1], activation=leaving[1]
             )

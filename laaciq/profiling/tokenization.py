@@ -1,15 +1,14 @@
-"""Tokenization T: how finely a tokenizer cuts each language, by counting alone."""
+"""Tokenization T: how finely a tokenizer splits each language, by counts alone."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.corpus import Passages, Texts
 from laaciq.corpus.identification import UNSPACED, letters_in_script
 from laaciq.errors import BrokenTexts
+from laaciq.strict import StrictModel
 
 PIVOT = "eng"
 # SentencePiece's byte-fallback tokens.
@@ -17,7 +16,7 @@ _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _REPLACEMENT = "\ufffd"
 
 
-class Tokenization(BaseModel):
+class Tokenization(StrictModel):
     """Fertility of one language's text, special tokens left out.
 
     - `words`: runs between spaces that hold a letter or a digit. None, as is `tokens_per_word`, where at least half of the letters are
@@ -27,8 +26,6 @@ class Tokenization(BaseModel):
       tokens of a byte-level vocabulary that hold only pieces of characters (they decode to nothing but U+FFFD and spaces). A tokenizer
       that fuses neighbouring unknown characters into one token makes it look smaller.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     tokens: int
@@ -48,7 +45,7 @@ def tokenization(tokenizer: Any, texts: Texts) -> list[Tokenization]:
 
 
 def word_count(text: str) -> int | None:
-    """Runs between spaces with a letter or digit in them; None where words are not told apart by spaces."""
+    """Runs between spaces with a letter or digit in them; None where spaces do not separate words."""
     if any(letters_in_script(text, script) >= 0.5 for script in UNSPACED):
         return None
     return sum(any(map(str.isalnum, run)) for run in text.split())
@@ -64,7 +61,7 @@ def is_fallback(tokenizer: Any, token: int) -> bool:
 
 def _encode(tokenizer: Any, passages: Passages) -> list[int]:
     encoded = tokenizer(list(passages.texts), add_special_tokens=False, verbose=False)["input_ids"] if passages else []
-    ids = [token for own in encoded for token in own]
+    ids = [token for passage in encoded for token in passage]
     if not ids:
         name = f"{passages.language.name} ({passages.language.code})"
         raise BrokenTexts(f"the passages in {name} have no token: give one or more that are not empty")

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.errors import BrokenModel
 from laaciq.models import ModelFolder, stream_tensors
 from laaciq.profiling import histogram
 from laaciq.profiling.histogram import PatternHistogram
 from laaciq.profiling.moments import LargestMagnitudes, Moments, top_count
+from laaciq.strict import StrictModel
 
-# Per cent of weights, largest first, whose share of the total magnitude is told.
+# Per cent of weights, largest first, whose share of the total magnitude is reported.
 TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
-# The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of the models that the seeds call dense 0.13 to 0.62 %. Ten per cent
+# The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of models with dense outliers 0.13 to 0.62 %. Ten per cent
 # is beyond any of these: a few weights then carry the tensor, and keeping them in 16 bits costs nothing.
 SPARSE_SHARE = 0.1
 
 
-class WeightStatistics(BaseModel):
+class WeightStatistics(StrictModel):
     """One tensor. Moments are the population's; σ, γ and κ = E[(W−μ)⁴]/σ⁴ − 3 are 0 where all weights are equal.
 
     `top_shares` maps p, in per cent, to the share of the total magnitude that the largest p % of weights (rounded up) hold. `pattern` is
@@ -29,8 +29,6 @@ class WeightStatistics(BaseModel):
     weight of a small tensor does not count as an outlier for its share alone), else dense. `super_weight_ratio` is the largest |w| over
     the second largest, None where there is no second or it is 0.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     shape: tuple[int, ...]
@@ -60,17 +58,17 @@ class WeightStatistics(BaseModel):
 def scan_weights(
     folder: ModelFolder, *, advance: Callable[[int], None] = lambda size: None
 ) -> dict[str, WeightStatistics]:
-    """Statistics of every floating tensor of two or more dimensions, by its name in the checkpoint; norms, biases and buffers are passed over.
+    """Statistics of every floating tensor of two or more dimensions, by its name in the checkpoint; norms, biases and buffers are skipped.
 
-    Holds one tensor at a time. `advance` is told the bytes of every tensor that is done or passed over; in all they are the size of the
-    files but for their headers.
+    Holds one tensor at a time. `advance` receives the size in bytes of every tensor, done or skipped; the sum is the size of the files
+    without their headers.
     """
-    found = {}
+    statistics = {}
     for name, tensor in stream_tensors(folder):
         if tensor.is_floating_point() and tensor.ndim > 1 and tensor.numel():
-            found[name] = tensor_statistics(name, tensor)
+            statistics[name] = tensor_statistics(name, tensor)
         advance(tensor.nbytes)
-    return found
+    return statistics
 
 
 def tensor_statistics(name: str, tensor: torch.Tensor) -> WeightStatistics:

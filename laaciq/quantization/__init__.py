@@ -1,4 +1,4 @@
-"""Quantizing: grids, thresholds, kept weights, packing, tables, and the checkpoint that holds the result."""
+"""Quantization: grids, thresholds, kept weights, packing, tables, and the checkpoint that stores the result."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Calibration block by block: every block sees what the blocks before it, already quantized, make of the text.
+"""Calibration block by block: every block reads the output of the quantized blocks before it.
 
-How each block is called is noted first. From then on only blocks are run, on hidden states that are kept for one block at a time; the
-original's are kept beside them where the two are compared. In an encoder-decoder the decoder reads the original encoder.
+The calls of all blocks are recorded first. After that only blocks are run, on hidden states that are kept for one block at a time. If
+inputs are compared with the original's, those are kept too. In an encoder-decoder the decoder reads the original encoder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from laaciq.models import LanguageModel, LinearLayer
-from laaciq.profiling.activations import blocks_in_encoder, mask_for, readings
+from laaciq.profiling.activations import blocks_in_encoder, mask_for, prepare_whole
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.second_moments import (
     MomentSums,
@@ -27,7 +27,7 @@ from laaciq.scoring.block_calls import BlockCalls
 
 @dataclass
 class _Batch:
-    """The calls of one batch, the weights of its tokens, and its hidden states: as quantized so far, and as in the original."""
+    """The calls of one batch, the weights of its tokens, and its hidden states: with quantized blocks, and in the original."""
 
     calls: BlockCalls
     weights: TokenWeights
@@ -40,8 +40,9 @@ class _Batch:
 
 
 class BlockStream:
-    """Texts of some languages on their way through a model's blocks. Each language counts by its weight, however long its text is. With
-    `beside_original` the texts also go through the blocks as they were."""
+    """Texts of several languages on their way through a model's blocks. A language counts by its weight, not by the length of its text.
+    With `beside_original` the texts also pass through the original blocks.
+    """
 
     @torch.inference_mode()
     def __init__(
@@ -55,7 +56,7 @@ class BlockStream:
         self.model, self.beside_original = model, beside_original
         self.blocks = [model.module.get_submodule(name) for name in model.anatomy.block_names]
         self.in_encoder = blocks_in_encoder(model)
-        passages = {code: readings(model, calibration.texts[code], calibration.options) for code in weights}
+        passages = {code: prepare_whole(model, calibration.texts[code], calibration.options) for code in weights}
         batched = batched_by_language(model, passages)
         self.batches = []
         for (_, sequences), by_side in zip(batched, token_weights(model, batched, weights), strict=True):
@@ -64,10 +65,10 @@ class BlockStream:
 
     @torch.inference_mode()
     def second_moments(self, index: int, layers: list[LinearLayer]) -> dict[str, SecondMoments]:
-        """Σ_λ w_λ E_λ of the inputs of a block's layers, as the stream reaches it. The block's own weights are still the original's."""
+        """Σ_λ w_λ E_λ of the inputs of a block's layers. The block's weights are still the original's."""
         sums = MomentSums()
         for batch in self.batches:
-            # What no block made is the same for both.
+            # Inputs that come from no block are the same for both.
             beside = self.beside_original and index not in batch.calls.entering
             originals: dict[str, torch.Tensor] = {}
 
@@ -94,7 +95,7 @@ class BlockStream:
 
     @torch.inference_mode()
     def advance(self, index: int) -> None:
-        """Go on through block `index` as it is now."""
+        """Pass the texts through block `index` with its present weights."""
         for batch in self.batches:
             batch.hidden = batch.run(index)
             batch.calls.forget(index)

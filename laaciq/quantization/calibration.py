@@ -1,4 +1,4 @@
-"""What a method may know of the languages: how strongly each uses the inputs of every linear layer."""
+"""Calibration data: how strongly each language uses the inputs of every linear layer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from laaciq.corpus import Texts
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.results import Profile
 from laaciq.quantization.second_moments import second_moments
 
 
 @dataclass(frozen=True)
 class TensorCalibration:
-    """For one tensor. `mean_squares` is E[x_j²] by language, (languages, inputs), each language scaled to mean one: what counts is which
-    inputs a language uses, not how loud it is. `effective_kurtosis` is the languages' mean κ_eff."""
+    """Calibration of one tensor. `mean_squares` is E[x_j²] by language, (languages, inputs), each language scaled to mean one: it shows
+    which inputs a language uses, not their magnitude. `effective_kurtosis` is the mean κ_eff of the languages.
+    """
 
     mean_squares: torch.Tensor
     effective_kurtosis: float
@@ -28,27 +29,28 @@ class TensorCalibration:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A profile, the calibration text, and validation text that nothing is fitted to: what is chosen is chosen on it. Second-order rounding
-    reads the calibration text alone and needs no profile."""
+    """A profile, the calibration text, and validation text, which nothing is fitted to and choices are made on. Second-order rounding reads
+    only the calibration text and needs no profile.
+    """
 
     profile: Profile | None
     texts: Texts
     options: MeasureOptions
     validation: Texts | None = None
 
-    def validating(self, languages: list[str]) -> Texts:
-        """Validation text of these languages, at least a passage of each."""
+    def validation_texts(self, languages: list[str]) -> Texts:
+        """Validation text of these languages; an error if a language has none."""
         if self.validation is None:
-            raise BadOption("plans and epochs of tuning are chosen on validation text: give texts that are split")
-        found = self.validation.select(languages)
-        for code, passages in found.by_language.items():
+            raise BadOption("plans and tuning epochs are chosen on validation text: give texts with a validation part")
+        texts = self.validation.select(languages)
+        for code, passages in texts.by_language.items():
             if not len(passages):
                 raise BadOption(f"too little text in {code} to set some aside for validation: give more passages")
-        return found
+        return texts
 
     def of(self, tensor: str, languages: list[str], device: torch.device) -> TensorCalibration:
         if self.profile is None:
-            raise BadOption("this method weighs inputs by a profile of the model: make one of the same texts first")
+            raise BadOption("this method needs a profile of the model: profile it on the same texts first")
         chosen = [self.profile[code] for code in languages]
         squares = np.stack([activations.input_mean_squares(tensor) for activations in chosen])
         relative = torch.tensor(squares / np.maximum(squares.mean(1, keepdims=True), 1e-30), dtype=torch.float32)
@@ -62,7 +64,8 @@ class Calibration:
         *,
         advance: Callable[[float], None] = lambda share: None,
     ) -> dict[str, torch.Tensor]:
-        """E[xxᵀ] of the layers' inputs over all tokens that are read, the mean over the languages, by layer. `advance` as in
-        `laaciq.quantization.second_moments.second_moments`."""
-        passages = {code: readings(model, self.texts[code], self.options) for code in languages}
+        """E[xxᵀ] of the layers' inputs by layer, over all tokens and averaged over the languages. `advance` as in
+        `laaciq.quantization.second_moments.second_moments`.
+        """
+        passages = {code: prepare_whole(model, self.texts[code], self.options) for code in languages}
         return second_moments(model, layers, passages, advance=advance)

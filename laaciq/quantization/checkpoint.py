@@ -1,8 +1,7 @@
 """A quantized model on disk: a folder that transformers loads once `laaciq` is imported, and refuses to load without it.
 
 Every quantized layer is stored as packed codes with scales, zero points, tables, kept weights and a low-rank correction, under the name of
-the layer; every other tensor in 16 bits. config.json holds the plan; the tokenizer lies beside it. Written shard by shard, whole or not at
-all.
+the layer; every other tensor in 16 bits. config.json holds the plan. The tokenizer is in the same folder. The folder is complete or absent.
 """
 
 from __future__ import annotations
@@ -11,20 +10,25 @@ import copy
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
+from pydantic import BaseModel, ConfigDict
 from safetensors.torch import save_file
 from torch import nn
 
 from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.input_files import Refusal, is_file
+from laaciq.engine.json_input import parse_section, read_record
 from laaciq.engine.progress import Progress
 from laaciq.errors import BrokenModel
-from laaciq.models import LanguageModel, ModelFolder, stream_tensors
+from laaciq.models import Anatomy, LanguageModel, ModelFolder, stream_tensors
 from laaciq.models.anatomy import is_linear
+from laaciq.models.configuration import CONFIG, read_configuration
+from laaciq.models.safetensors_files import tensor_headers
 from laaciq.options import CHECKPOINT_METHOD
 from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.checkpoint_checks import check_finite_values, check_headers, check_parts, layer_name
 from laaciq.quantization.embeddings import QuantizedEmbedding
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
@@ -35,13 +39,15 @@ from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, s
 
 PLAN = "plan.json"
 # Where config.json may name the file of the weights. transformers only warns about a quantization method that it does not know, and then
-# initializes every quantized layer at random; but it raises if this is no file name, and quotes it. `transformers_plugin` removes it.
+# initializes every quantized layer at random; but it raises an error if this is not a file name, and quotes it. `transformers_plugin`
+# removes it.
 WEIGHTS_FILE = "transformers_weights"
 NEEDS_PACKAGE = (
     "this checkpoint is quantized by laaciq. Install that package ('pip install .' in a clone of it) and 'import laaciq' "
     "before loading the model"
 )
 SHARD_BYTES = 2 * 10**9
+_QUANTIZE_AGAIN = Refusal(BrokenModel, "the checkpoint is damaged or of another version; quantize again")
 
 
 def write_checkpoint(
@@ -53,7 +59,7 @@ def write_checkpoint(
     rounded: Layers | None = None,
     progress: Progress = Progress(),
 ) -> None:
-    """Quantize all planned tensors and write the folder, whole or not at all. `rounded` and `progress` as in `quantize_model`."""
+    """Quantize all planned tensors and write the folder in one step. `rounded` and `progress` as in `quantize_model`."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
@@ -79,23 +85,41 @@ def write_checkpoint(
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Was this folder written by `write_checkpoint`?"""
-    return (folder / PLAN).exists() and (folder / "config.json").exists()
+    """True if `write_checkpoint` wrote this folder."""
+    return is_file(folder / PLAN) and is_file(folder / CONFIG)
 
 
 def read_plan(folder: Path) -> Plan:
-    try:
-        return Plan.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BrokenModel(f"{folder / PLAN} cannot be read ({error}); quantize again") from None
+    """The plan of a checkpoint; config.json and plan.json must agree on it."""
+    plan = read_record(folder / PLAN, Plan, _QUANTIZE_AGAIN, within=folder)
+    if plan != read_section(folder).plan:
+        raise _QUANTIZE_AGAIN.of(folder / PLAN, "is not the plan in config.json beside it")
+    return plan
 
 
-def layer_name(plan: TensorPlan) -> str:
-    return plan.name.removesuffix(".weight")
+class Section(BaseModel):
+    """`quantization_config` of config.json: the plan, and the names of tensors that are stored in bfloat16 instead of float16."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    quant_method: Literal["laaciq"]
+    plan: Plan
+    brain_floats: list[str]
+
+
+def read_section(folder: Path) -> Section:
+    return parse_quantization(read_configuration(folder).quantization_config, f"{folder / CONFIG}")
+
+
+def parse_quantization(settings: object, name: str) -> Section:
+    """Of a configuration that was read already; `name` says in errors where it comes from."""
+    if settings is None:
+        raise _QUANTIZE_AGAIN.of(name, "has no quantization_config")
+    return parse_section(settings, Section, f"quantization_config of {name}", _QUANTIZE_AGAIN)
 
 
 def replace_layers(module: nn.Module, plan: Plan, brain_floats: Iterable[str] = ()) -> None:
-    """Put an empty `QuantizedLinear` or `QuantizedEmbedding` in the place of every layer that the plan quantizes."""
+    """Replace every layer that the plan quantizes by an empty `QuantizedLinear` or `QuantizedEmbedding`."""
     in_brain = set(brain_floats)
     for tensor in plan.tensors:
         if not tensor.quantized:
@@ -123,8 +147,8 @@ def _replace(
         raise BrokenModel(f"this plan is for another model: there is no layer {name}") from None
     looked_up = bool(plan.used_by) and isinstance(layer, nn.Embedding)
     if not (looked_up or is_linear(layer)) or sorted(layer.get_parameter("weight").shape) != sorted(plan.shape):
-        kind = "embedding or linear layer" if plan.used_by else "linear layer"
-        raise BrokenModel(f"this plan is for another model: {name} is no {kind} of shape {plan.shape}")
+        kind = "an embedding or linear layer" if plan.used_by else "a linear layer"
+        raise BrokenModel(f"this plan is for another model: {name} is not {kind} of shape {plan.shape}")
     replacement: StoredMatrix
     with torch.device(layer.get_parameter("weight").device):
         if isinstance(layer, nn.Embedding):
@@ -137,7 +161,9 @@ def _replace(
 
 
 def _untie(module: nn.Module, names: set[str]) -> None:
-    """Let transformers not tie the named weights, which are no parameters any more: modules that share a matrix share its codes already."""
+    """Keep transformers from tying the named weights, which are not parameters any more. Modules that share a matrix share its codes
+    already.
+    """
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
         for attribute in ("_tied_weights_keys", "all_tied_weights_keys"):
@@ -147,8 +173,11 @@ def _untie(module: nn.Module, names: set[str]) -> None:
 
 
 def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = None) -> Plan:
-    """Replace the weights of `model`, in place, by what the checkpoint means, with the shared scales or a table's; returns its plan."""
+    """Replace the weights of `model`, in place, by the dequantized weights of the checkpoint, with the shared scales or those of a table.
+    Returns the plan.
+    """
     plan = read_plan(folder)
+    check_checkpoint(folder, plan, model.anatomy)
     targets = model.anatomy.matrices
     parameters = dict(model.module.named_parameters())
     with torch.no_grad():
@@ -166,45 +195,41 @@ def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = 
 def stream_checkpoint(
     folder: Path, plan: Plan, *, device: torch.device | None = None
 ) -> Iterator[tuple[str, QuantizedMatrix | torch.Tensor]]:
-    """Every tensor of a checkpoint by its name in the model, one at a time: a matrix as its codes and all that belongs to them."""
+    """Every tensor of a checkpoint by its name in the model, one at a time; a quantized matrix comes with all its parts."""
     planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
     pending: dict[str, dict[str, torch.Tensor]] = {}
-    try:
-        for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
-            layer, _, part = name.rpartition(".")
-            if layer not in planned or part not in part_shapes(planned[layer]):
-                yield name, stored
-                continue
-            tensor, parts = planned[layer], pending.setdefault(layer, {})
-            parts[part] = stored.to(device=device)
-            if len(parts) == len(part_shapes(tensor)):
-                check_parts(parts, tensor)
-                yield tensor.name, read_stored(pending.pop(layer), tensor)
-                del planned[layer]
-    except (SafetensorError, OSError) as error:
-        raise BrokenModel(f"{folder} is broken or cut short ({error}); quantize again") from None
+    for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
+        layer, _, part = name.rpartition(".")
+        if layer not in planned or part not in part_shapes(planned[layer]):
+            check_finite_values(stored, name)
+            yield name, stored
+            continue
+        tensor, parts = planned[layer], pending.setdefault(layer, {})
+        parts[part] = stored.to(device=device)
+        if len(parts) == len(part_shapes(tensor)):
+            check_parts(parts, tensor)
+            yield tensor.name, read_stored(pending.pop(layer), tensor)
+            del planned[layer]
     if planned:
         raise BrokenModel(f"{folder} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
 
 
-def check_parts(parts: dict[str, torch.Tensor], plan: TensorPlan) -> None:
-    """Shapes as the plan says, and scales that are numbers."""
-    for name, (shape, _) in part_shapes(plan).items():
-        if tuple(parts[name].shape) != shape:
-            raise BrokenModel(f"{plan.name} has {name} of shape {tuple(parts[name].shape)}, its plan says {shape}")
-        if parts[name].is_floating_point() and not torch.isfinite(parts[name]).all():
-            raise BrokenModel(f"{plan.name} has NaN or infinite {name}: the checkpoint is damaged; quantize again")
+def check_checkpoint(folder: Path, plan: Plan, anatomy: Anatomy) -> None:
+    """Refuse a checkpoint whose files do not hold all of the model, by their headers alone."""
+    headers = tensor_headers(ModelFolder(str(folder), folder))
+    brain_floats = set(read_section(folder).brain_floats)
+    check_headers(headers, plan, brain_floats, [(part.name, part.shape) for part in anatomy.tensors])
 
 
 def check_layers(module: nn.Module) -> None:
-    """As `check_parts`, for every quantized layer of a loaded model."""
+    """Like `check_parts`, for every quantized layer of a loaded model."""
     for layer in module.modules():
         if isinstance(layer, StoredMatrix):
             check_parts(layer.parts, layer.plan)
 
 
 def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters, tied ones once, and buffers that belong into a checkpoint."""
+    """Parameters, tied ones once, and buffers that belong in a checkpoint."""
     for name, parameter in module.named_parameters():
         yield name, parameter.detach()
     for name, value in module.state_dict(keep_vars=True).items():
@@ -213,7 +238,7 @@ def _other_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
-    """Shards of up to `SHARD_BYTES`, so that no more than one is in memory, and the index that transformers reads."""
+    """Write shards of up to `SHARD_BYTES`, so that only one is in memory, and the index that transformers reads."""
     shards: list[list[str]] = []
     held: dict[str, torch.Tensor] = {}
     total = 0
@@ -243,8 +268,8 @@ def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> N
 
 
 def require_package(folder: Path) -> None:
-    """Let transformers refuse the checkpoint, with a sentence that names this package, as long as the package is not imported."""
-    path = folder / "config.json"
+    """Make transformers refuse the checkpoint, with a sentence that names this package, unless the package is imported."""
+    path = folder / CONFIG
     config = json.loads(path.read_text(encoding="utf-8"))
     write_text(path, json.dumps(config | {WEIGHTS_FILE: NEEDS_PACKAGE}, indent=1))
 
@@ -255,9 +280,9 @@ def _write_config(model: LanguageModel, quantization: dict[str, Any], folder: Pa
     config.architectures = config.architectures or [type(model.module).__name__]
     config.save_pretrained(folder)
     written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    # On a CPU the original was loaded in float32, whatever it is stored in.
-    source = model.folder.path / "config.json"
-    stored = json.loads(source.read_text(encoding="utf-8")) if model.folder.gguf_file is None else {}
+    # On a CPU the original was loaded in float32, whatever its stored type.
+    configuration = model.folder.configuration
+    stored = {} if configuration is None else configuration.model_extra or {}
     written["dtype"] = stored.get("dtype") or stored.get("torch_dtype") or "float32"
     write_text(folder / "config.json", json.dumps(written, indent=1))
     require_package(folder)

@@ -1,8 +1,6 @@
-"""A checkpoint of ours as a plain model, with the weights that its codes mean: for commands that look into weights."""
+"""Our checkpoints as plain models with dequantized weights, for commands that read weights."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 
@@ -10,7 +8,8 @@ from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel, ModelFolder, load
 from laaciq.models.foreign.parts import Parts
 from laaciq.options import CHECKPOINT_METHOD
-from laaciq.quantization.checkpoint import check_parts, layer_name
+from laaciq.quantization.checkpoint import read_section
+from laaciq.quantization.checkpoint_checks import check_parts, layer_name
 from laaciq.quantization.plan import Plan
 from laaciq.quantization.stored import part_shapes, read_stored
 
@@ -25,11 +24,12 @@ class _OurFormat:
         self._planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
         names = {part for tensor in self._planned.values() for part in part_shapes(tensor)}
         self.shared_parts = tuple(sorted(names - set(self.quantized_parts)))
+        self.claims_layers = bool(self._planned)
 
     def weights(self, parts: Parts) -> torch.Tensor:
-        """With the shared scales."""
+        """The dequantized weights, with the shared scales."""
         if parts.layer not in self._planned:
-            raise BrokenModel(f"the plan says nothing of {parts.layer}, which has codes; quantize again")
+            raise BrokenModel(f"the plan does not list {parts.layer}, which has codes; quantize again")
         tensor = self._planned[parts.layer]
         stored = {name: parts.take(name, shape) for name, (shape, _) in part_shapes(tensor).items()}
         check_parts(stored, tensor)
@@ -37,7 +37,7 @@ class _OurFormat:
 
 
 def load_dequantized(folder: ModelFolder, *, device: str = "auto") -> LanguageModel:
-    """Load any model with plain weights: one of ours dequantized, others as `load` does."""
-    settings: dict[str, Any] = folder.quantization or {}
+    """Load any model with plain weights: our checkpoints dequantized, others as `load` does."""
+    settings = folder.quantization or {}
     ours = settings.get("quant_method") == CHECKPOINT_METHOD
-    return load(folder, device=device, form=_OurFormat(Plan.model_validate(settings["plan"])) if ours else None)
+    return load(folder, device=device, form=_OurFormat(read_section(folder.path).plan) if ours else None)

@@ -1,4 +1,4 @@
-"""An embedding table that is looked up in a checkpoint's codes: of every text only the rows of its own tokens are dequantized."""
+"""An embedding table stored as codes: only the rows of the tokens in the batch are dequantized."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laaciq.quantization.stored import StoredMatrix, read_rows
 
 
 class QuantizedEmbedding(StoredMatrix):
-    """Stands for an `nn.Embedding` or a subclass that does more with the rows, such as to scale them; `table` is that, emptied."""
+    """Replaces an `nn.Embedding`, or a subclass that also scales the rows, for example. `table` is the original module, emptied."""
 
     def __init__(
         self,
@@ -27,22 +27,22 @@ class QuantizedEmbedding(StoredMatrix):
         self.padding_idx = table.padding_idx
         empty = table.weight.new_empty(0, plan.shape[1]).detach()
         del table.weight
-        # Holds nothing but the type that the model computes in, which changes with it.
+        # Only holds the type that the model computes in, and changes with it.
         table.register_buffer("weight", empty, persistent=False)
-        # It matters to gradients alone, and is no row of what will be looked up.
+        # Only gradients use it, and the copies below have other rows.
         table.padding_idx = None
         self.table = table
 
     @property
     def weight(self) -> torch.Tensor:
-        """The whole table, dequantized each time: for the rare code that uses it other than by looking up."""
+        """The whole table, dequantized each time: for the rare code that does more than look rows up."""
         return self.stored().dequantize(self.plan).to(self.table.weight.dtype)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        asked = ids.reshape(-1).long()
-        rows = self.plan.model_copy(update={"shape": (len(asked), self.embedding_dim)})
-        looked_up = read_rows(self.parts, self.plan, asked).dequantize(rows)
-        # The table's own forward on a table of just these rows; a copy, since other threads may be looking up too.
-        own = copy.copy(self.table)
-        own._buffers = own._buffers | {"weight": looked_up.to(self.table.weight.dtype)}
-        return own.forward(torch.arange(len(asked), device=ids.device).reshape(ids.shape))
+        tokens = ids.reshape(-1).long()
+        rows = self.plan.model_copy(update={"shape": (len(tokens), self.embedding_dim)})
+        looked_up = read_rows(self.parts, self.plan, tokens).dequantize(rows)
+        # Run the original class on a copy that holds just these rows; other threads may look up at the same time.
+        table = copy.copy(self.table)
+        table._buffers = table._buffers | {"weight": looked_up.to(self.table.weight.dtype)}
+        return table.forward(torch.arange(len(tokens), device=ids.device).reshape(ids.shape))

@@ -22,13 +22,13 @@ _FLOAT16_MAX = torch.finfo(torch.float16).max
 
 @dataclass(frozen=True)
 class Grid:
-    """Scales, in the 16 bits that they are stored in, and for an affine grid zero points; both of the plan's `grid_shape`."""
+    """Scales, in the 16 bits that are stored, and zero points for an affine grid; both in the plan's `grid_shape`."""
 
     scales: torch.Tensor
     zeros: torch.Tensor | None
 
     def encode(self, groups: torch.Tensor, bits: int) -> torch.Tensor:
-        """The nearest code of every weight, from 0 to 2^B − 1 (symmetric ones shifted by q); a group of scale zero has code zero point."""
+        """The nearest code of every weight, from 0 to 2^B − 1 (symmetric ones shifted by q). If a scale is zero, the code is the zero point."""
         quotients = _divide(groups, self.scales).round_()
         if self.zeros is None:
             levels = symmetric_levels(bits)
@@ -36,21 +36,22 @@ class Grid:
         return quotients.add_(self.zeros.float()[..., None]).clamp_(0, 2**bits - 1)
 
     def rows(self, start: int, stop: int) -> Grid:
-        """Of some outputs."""
+        """The grid of some outputs."""
         return Grid(self.scales[start:stop], None if self.zeros is None else self.zeros[start:stop])
 
     def decode(self, codes: torch.Tensor, bits: int) -> torch.Tensor:
         return self.units(codes, bits).mul_(self.scales.float()[..., None])
 
     def units(self, codes: torch.Tensor, bits: int) -> torch.Tensor:
-        """What codes mean in steps: c − q or c − z, as floats."""
+        """Codes in units of the scale: c − q or c − z, as floats."""
         return codes.float() - (symmetric_levels(bits) if self.zeros is None else self.zeros.float()[..., None])
 
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """Codes as uint8 of the matrix's shape, their grid, weights kept in 16 bits, `tables` of scales (tables, *grid_shape) for clusters, and a
-    correction of all weights but the kept ones."""
+    """Codes as uint8 in the matrix's shape, their grid, weights kept in 16 bits, `tables` of scales (tables, *grid_shape) for clusters of
+    languages, and a low-rank correction of all weights except the kept ones.
+    """
 
     codes: torch.Tensor
     grid: Grid
@@ -59,7 +60,7 @@ class QuantizedMatrix:
     low_rank: LowRank | None = None
 
     def dequantize(self, plan: TensorPlan, table: int | None = None) -> torch.Tensor:
-        """The simulated weights, float32: exactly what is stored means, with the shared scales or those of a table."""
+        """The dequantized weights in float32, exactly as a checkpoint stores them, with the shared scales or those of a table."""
         grid = self.grid
         if table is not None and self.tables is not None:
             grid = Grid(self.tables[table], grid.zeros)
@@ -82,7 +83,7 @@ def grid_between(low: torch.Tensor, high: torch.Tensor, plan: TensorPlan, dtype:
 
 
 def extremes(groups: torch.Tensor, plan: TensorPlan) -> tuple[torch.Tensor, torch.Tensor]:
-    """Smallest and largest weight by group. A grid that holds zero keeps zero weights exact and the zero point within its bits."""
+    """Smallest and largest weight by group, or zero. A grid that contains zero keeps zero weights exact and the zero point within its bits."""
     low, high = groups.amin(-1), groups.amax(-1)
     if plan.group_size == "tensor":
         low, high = low.amin(0, keepdim=True), high.amax(0, keepdim=True)
@@ -90,14 +91,14 @@ def extremes(groups: torch.Tensor, plan: TensorPlan) -> tuple[torch.Tensor, torc
 
 
 def scale_type(scales: torch.Tensor) -> torch.dtype:
-    """float16, or bfloat16 where float16's range would not hold them."""
+    """float16, or bfloat16 if the scales exceed the range of float16."""
     nonzero = scales[scales > 0]
     fits = not len(nonzero) or bool(nonzero.min() >= _FLOAT16_NORMAL and nonzero.max() <= _FLOAT16_MAX)
     return torch.float16 if fits else torch.bfloat16
 
 
 def group(matrix: torch.Tensor, plan: TensorPlan, *, filler: float | None = None) -> torch.Tensor:
-    """(outputs, groups, inputs of a group); a short last group is filled up with its own last input, or with `filler`."""
+    """The matrix as (outputs, groups, inputs per group). A short last group is padded with its last input, or with `filler`."""
     short = -matrix.shape[-1] % plan.group_inputs
     if short and filler is None:
         matrix = pad(matrix[None].float(), (0, short), mode="replicate")[0]

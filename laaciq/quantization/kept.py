@@ -1,4 +1,4 @@
-"""Weights that stay in 16 bits inside a quantized matrix: values with their columns, row after row, and how many there are in each row."""
+"""Weights that stay in 16 bits inside a quantized matrix: values and columns, row after row, and the number in each row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KeptWeights:
 
     @classmethod
     def of(cls, matrix: torch.Tensor, saliency: torch.Tensor, count: int) -> KeptWeights:
-        """The `count` weights of largest saliency, which has the matrix's shape."""
+        """The `count` weights with the largest saliency, which has the matrix's shape."""
         chosen = torch.zeros(matrix.numel(), dtype=torch.bool, device=matrix.device)
         chosen[saliency.reshape(-1).topk(count, sorted=False).indices] = True
         chosen = chosen.reshape(matrix.shape)
@@ -25,18 +25,18 @@ class KeptWeights:
         return cls(chosen.sum(1, dtype=torch.int32), columns.to(torch.uint16), to_16bit(matrix[chosen]))
 
     def rows(self, chosen: torch.Tensor) -> KeptWeights:
-        """Of some rows, which may repeat."""
+        """The kept weights of some rows, which may repeat."""
         counts = self.counts[chosen]
         starts = (self.counts.cumsum(0) - self.counts)[chosen]
         before = counts.cumsum(0) - counts
         places = torch.arange(int(counts.sum()), device=counts.device)
         places = places + torch.repeat_interleave(starts - before, counts.long())
-        # Gathered as signed ones, since torch does not index unsigned 16-bit numbers.
+        # As signed numbers, because torch does not index unsigned 16-bit numbers.
         columns = self.columns.view(torch.int16)[places].view(torch.uint16)
         return KeptWeights(counts, columns, self.values[places])
 
     def put_into(self, matrix: torch.Tensor, value: float | None = None) -> torch.Tensor:
-        """The matrix with these weights, or `value`, in their places; a copy."""
+        """A copy of the matrix with these weights, or `value`, in their positions."""
         rows = torch.repeat_interleave(torch.arange(len(self.counts), device=matrix.device), self.counts.long())
         copy = matrix.clone()
         # 16-bit indices are stored unsigned, which torch cannot index with.
@@ -45,7 +45,7 @@ class KeptWeights:
 
 
 def to_16bit(tensor: torch.Tensor) -> torch.Tensor:
-    """In 16 bits: bfloat16 where that loses nothing or float16 could overflow, else float16."""
+    """The tensor in 16 bits: bfloat16 if that loses nothing or float16 could overflow, else float16."""
     if not tensor.is_floating_point():
         return tensor
     brain = tensor.to(torch.bfloat16)

@@ -1,4 +1,4 @@
-"""A linear layer that runs from a checkpoint's codes: on torch's int4 kernels where they are faster, else on dequantized weights."""
+"""A linear layer that computes from a checkpoint's codes: on torch's int4 kernels if they are faster, else with dequantized weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored import StoredMatrix
 
-# torch's int4 kernels know these groups, and tiles of so many outputs and inputs.
+# torch's int4 kernels support these group sizes, and tiles of this many outputs and inputs.
 _KERNEL_GROUPS = (32, 64, 128, 256)
 _OUTPUT_TILE, _INPUT_TILES = 32, 2
 # Tokens times weights up to which the kernel beats a bfloat16 product on an H200 (4096 × 4096: 23 µs against 24 at 16 tokens, 80 against
@@ -19,9 +19,9 @@ CUDA_KERNEL_PRODUCTS = 2**28
 
 
 def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> str | None:
-    """What keeps a layer off torch's int4 kernels, in words: first what lies in the checkpoint. None where it runs on them.
+    """Why a layer does not run on torch's int4 kernels, properties of the checkpoint first; None if it does.
 
-    Only bfloat16 is fast on them.
+    The kernels are fast in bfloat16 only.
     """
     outputs, inputs = plan.shape
     fits = plan.group_inputs in _KERNEL_GROUPS and inputs % plan.group_inputs == 0 and plan.group_size != "tensor"
@@ -41,7 +41,7 @@ def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) 
 
 
 class QuantizedLinear(StoredMatrix):
-    """y = x·Wᵀ + b with W stored as codes. Stands for an `nn.Linear` or a `Conv1D` alike; a head may be tied to the embeddings' codes."""
+    """y = x·Wᵀ + b with W stored as codes. Replaces an `nn.Linear` or a `Conv1D`. A head may be tied to the embeddings' codes."""
 
     bias: nn.Parameter | None
     dequantized: torch.Tensor | None
@@ -70,28 +70,27 @@ class QuantizedLinear(StoredMatrix):
 
     @property
     def weight(self) -> torch.Tensor:
-        """Some models ask a layer's weight for its type, and transformers a head's for its shape; on int4 kernels there is nothing more to
-        see."""
+        """Models read the type of a layer's weight, and transformers the shape of a head's. On int4 kernels there is no other content."""
         if self.dequantized is not None:
             return self.dequantized
         dtype = torch.bfloat16 if self.on_int4 else torch.float32
         stand_in = torch.full((), torch.nan, dtype=dtype, device=self.place).expand(self.plan.shape)
-        # transformers initialises what does not say this, and could not write to one number seen many times.
+        # transformers initialises weights without this mark, and cannot write to an expanded tensor.
         stand_in._is_hf_initialized = True  # type: ignore[attr-defined]
         return stand_in
 
     def use(self, table: int | None) -> None:
-        """Switch to the scales of a table. On int4 kernels this copies no weights; else they are dequantized again."""
+        """Switch to the scales of a table. On int4 kernels this copies no weights; otherwise they are dequantized again."""
         table = table if self.plan.tables else None
         if table != self.table and self.dequantized is not None:
             self.dequantized.copy_(self.stored().dequantize(self.plan, table))
         self.table = table
 
-    # Called first within a user's inference mode, it must still make weights that can be changed outside of it.
+    # If the first call is within a user's inference mode, the weights must still be mutable outside of it.
     @torch.inference_mode(False)
     @torch.no_grad()
     def prepare(self, dtype: torch.dtype) -> None:
-        """Get ready to compute in `dtype` where the layer lies now."""
+        """Prepare to compute in `dtype` on the present device."""
         device = self.place
         if (dtype, device) == self.prepared_for:
             return

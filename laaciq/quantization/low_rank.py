@@ -1,7 +1,7 @@
-"""A correction of low rank: W ≈ Ŵ + A·B, where Ŵ is what the codes mean and A, B are in 16 bits.
+"""A low-rank correction: W ≈ Ŵ + A·B, where Ŵ are the dequantized weights and A, B are in 16 bits.
 
-What outputs lose is ‖(W − Ŵ − A·B)·S‖² with S·Sᵀ = H = E[xxᵀ] of the layer's inputs. By Eckart and Young the best A·B·S of a rank is the
-truncated SVD U·Σ·Vᵀ of (W − Ŵ)·S, so A = U·Σ and B = Vᵀ·S⁻¹. (LQER, Zhang et al. 2024, with a diagonal S; CALDERA, Saha et al. 2024.)
+The loss of the outputs is ‖(W − Ŵ − A·B)·S‖² with S·Sᵀ = H = E[xxᵀ] of the layer's inputs. By Eckart and Young the best A·B·S of a rank is
+the truncated SVD U·Σ·Vᵀ of (W − Ŵ)·S, so A = U·Σ and B = Vᵀ·S⁻¹. (LQER, Zhang et al. 2024, with a diagonal S; CALDERA, Saha et al. 2024.)
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 from laaciq.engine.threads import one_thread
 from laaciq.quantization.kept import KeptWeights, to_16bit
 
-# Of the mean second moment, added to all; multiplied until H has a root in floating point.
-_DAMPENING = 1e-6
-# Matrices whose smaller side is larger than this have their leading singular vectors from subspace iteration: rounding errors have a
-# flat spectrum, and of one direction and its neighbour either does.
+# Share of the mean second moment that is added to the diagonal; increased until H has a root in floating point.
+_DAMPING = 1e-6
+# If the smaller side of a matrix exceeds this, subspace iteration computes the leading singular vectors: the spectrum of rounding errors is
+# flat, so neighbouring directions are equally good.
 _EXACT = 2**11
 _OVERSAMPLED, _ITERATIONS = 16, 8
 
@@ -35,34 +35,34 @@ class LowRank:
 def fit_low_rank(
     residual: torch.Tensor, rank: int, moments: torch.Tensor | None = None, kept: KeptWeights | None = None
 ) -> LowRank:
-    """The best correction of `residual` = W − Ŵ, or one of zeros where that, rounded to 16 bits, would be better.
+    """The best correction of `residual` = W − Ŵ, or zeros if the correction, rounded to 16 bits, does not help.
 
-    `moments` is H, or its diagonal, or None for the identity. Kept weights stay what they are, so that no error is left there.
+    `moments` is H, or its diagonal, or None for the identity. Kept weights have no error.
     """
     residual = residual.float()
     root = None if moments is None else _root(moments)
     left, right = _leading(_times(residual, root), rank)
     right = _divided(right, root)
-    # As large as one another: neither leaves the range of 16 bits before the other does.
+    # Balanced, so that neither leaves the range of 16 bits before the other.
     balance = (right.norm(dim=1) / left.norm(dim=0).clamp_min(1e-30)).sqrt()
     safe = balance.where(balance > 0, 1.0)
-    found = LowRank(to_16bit(left * safe), to_16bit(right / safe[:, None]))
-    rest = residual - found.product()
+    correction = LowRank(to_16bit(left * safe), to_16bit(right / safe[:, None]))
+    rest = residual - correction.product()
     if kept is not None:
         residual, rest = kept.put_into(residual, 0.0), kept.put_into(rest, 0.0)
     if _times(rest, root).norm() <= _times(residual, root).norm():
-        return found
-    return LowRank(torch.zeros_like(found.left), torch.zeros_like(found.right))
+        return correction
+    return LowRank(torch.zeros_like(correction.left), torch.zeros_like(correction.right))
 
 
 @one_thread()
 def _root(moments: torch.Tensor) -> torch.Tensor:
-    """S with S·Sᵀ = H + δI, δ as small as it may be: a vector for a diagonal H, else the Cholesky factor."""
+    """S with S·Sᵀ = H + δI for the smallest δ that works: a vector for a diagonal H, else the Cholesky factor."""
     wide = moments.double()
     if wide.ndim == 1:
-        return (wide + _DAMPENING * wide.mean().clamp_min(1e-30)).sqrt().float()
+        return (wide + _DAMPING * wide.mean().clamp_min(1e-30)).sqrt().float()
     identity = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
-    damping = _DAMPENING * wide.diagonal().mean().clamp_min(1e-30)
+    damping = _DAMPING * wide.diagonal().mean().clamp_min(1e-30)
     while True:
         lower, failed = torch.linalg.cholesky_ex(wide + damping * identity)
         if not failed:
@@ -84,7 +84,7 @@ def _divided(matrix: torch.Tensor, root: torch.Tensor | None) -> torch.Tensor:
 
 @one_thread()
 def _leading(matrix: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """U·Σ and Vᵀ of the leading singular values."""
+    """U·Σ and Vᵀ for the leading singular values."""
     if min(matrix.shape) <= max(_EXACT, rank + _OVERSAMPLED):
         left, values, right = torch.linalg.svd(matrix, full_matrices=False)
         return left[:, :rank] * values[:rank], right[:rank]

@@ -1,4 +1,4 @@
-"""One matrix by its plan: what is kept, the grid of the rest, the codes, the low-rank correction."""
+"""Quantization of one matrix by its plan: kept weights, grid, codes, low-rank correction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.compensation import descend
+from laaciq.quantization.compensation import refine_codes
 from laaciq.quantization.grid import QuantizedMatrix, group, ungroup
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import fit_low_rank
@@ -22,9 +22,9 @@ def quantize_matrix(
     calibration: TensorCalibration | None = None,
     moments: torch.Tensor | None = None,
 ) -> QuantizedMatrix:
-    """Codes of `matrix`, (outputs, inputs). Kept weights count as zero for the grid of the others: that is what keeping them is for.
+    """The quantized `matrix`, (outputs, inputs). Kept weights count as zero when the grid of the others is fitted.
 
-    `moments` are E[xxᵀ] of the layer's inputs, for second-order rounding and for a low-rank correction, which otherwise takes what it can of
+    `moments` are E[xxᵀ] of the layer's inputs, for second-order rounding and for a low-rank correction, which without them uses
     `calibration`.
     """
     matrix = matrix.detach().float()
@@ -40,7 +40,7 @@ def quantize_matrix(
     if plan.rounding != "nearest" and moments is not None:
         codes = round_second_order(matrix, grid, plan, moments, kept)
         if plan.rounding == "compensated":
-            codes = descend(matrix, codes, grid, plan, moments, kept)
+            codes = refine_codes(matrix, codes, grid, plan, moments, kept)
     else:
         codes = ungroup(grid.encode(group(rest, plan), plan.bits), plan).to(torch.uint8)
     quantized = QuantizedMatrix(codes.contiguous(), grid, kept)

@@ -1,4 +1,4 @@
-"""A whole model by its plan: layer by layer, block by block where text decides the codes, then tuned."""
+"""Quantization of a whole model by its plan: layer by layer, or block by block if codes depend on text, then tuning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
-from laaciq.quantization.compensation import compensating
+from laaciq.quantization.compensation import compensated_weights
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.operations import rounding_share
@@ -21,7 +21,7 @@ from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.refit import refit_scales
 from laaciq.quantization.tuning import tune
 
-# For the second moments that tables need; a model whose moments do not fit is passed over once for every part of it that does.
+# Memory for the second moments that tables need. If those of a model do not fit, it is read once per part that does.
 MOMENT_BYTES = 2**31
 
 
@@ -34,10 +34,10 @@ def quantize_model(
     progress: Progress = Progress(),
     title: str = "rounding",
 ) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
-    """Every tensor that the plan quantizes, and the tensors that take the place of others, by name.
+    """Every tensor that the plan quantizes, and tuned replacements of other tensors, by name.
 
-    Only a tuned plan needs all tensors at once; the tensors of others come one at a time. `rounded` holds the plan's layers where planning
-    has rounded them already. Rounding is a stage of `progress` under the `title`, tuning another one.
+    Only a tuned plan needs all tensors at once; otherwise they come one at a time. `rounded` holds the plan's layers if planning has
+    rounded them already. Rounding is a stage of `progress` under the `title`, tuning is another.
     """
     layers: Iterable[tuple[TensorPlan, QuantizedMatrix]] = rounded or []
     if rounded is None:
@@ -45,7 +45,7 @@ def quantize_model(
     if not plan.tuned:
         return layers, {}
     if calibration is None:
-        raise BadOption("a plan that is tuned reads calibration text: give texts")
+        raise BadOption("a tuned plan needs calibration text: give texts")
     all_layers = list(layers)
     if not all_layers:
         return [], {}
@@ -56,7 +56,7 @@ def quantize_model(
 def _shown(
     layers: Iterator[tuple[TensorPlan, QuantizedMatrix]], plan: Plan, progress: Progress, title: str
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    """The layers, each counted by what its rounding costs."""
+    """The layers, each counted by the cost of its rounding."""
     costs = {tensor.name: rounding_share(tensor) for tensor in plan.tensors}
     with progress.stage(title, sum(costs.values())) as advance:
         for tensor, matrix in layers:
@@ -67,7 +67,7 @@ def _shown(
 def quantize_layers(
     model: LanguageModel, plan: Plan, calibration: Calibration | None = None
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    """Every tensor that the plan quantizes, embeddings first, one at a time. `calibration` is needed where the plan names languages."""
+    """Every tensor that the plan quantizes, embeddings first, one at a time. `calibration` is needed if the plan names languages."""
     linears = {linear.name: linear for linear in model.anatomy.linears}
     token_matrices = {matrix.name: matrix for matrix in model.anatomy.token_matrices}
     for tensor in plan.tensors:
@@ -106,9 +106,11 @@ def _block_by_block(
     looked_up: list[TokenMatrix],
     calibration: Calibration | None,
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    """Each block with the moments of what embeddings and the blocks before it, as quantized, pass on. The model is afterwards what it was."""
+    """Every layer, rounded with the moments of its inputs from the quantized embeddings and blocks before it. Afterwards the model is as
+    before.
+    """
     if calibration is None:
-        raise BadOption(f"method {plan.method!r} calibrates on text: give texts")
+        raise BadOption(f"method {plan.method!r} needs calibration text: give texts")
     if plan.passages is not None:
         calibration = replace(calibration, texts=calibration.texts.spread(plan.passages))
     with _restored(looked_up):
@@ -118,19 +120,19 @@ def _block_by_block(
             with torch.no_grad():
                 matrix.matrix.copy_(quantized.dequantize(tensor))
             yield tensor, quantized
-        # It reads all embeddings at once: from here on only blocks are run.
+        # This reads all embeddings; from here on only blocks are run.
         beside = any(plan[linear.name].rounding == "compensated" for linear in linears)
         stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
     for index in range(len(model.anatomy.block_names)):
-        own = [linear for linear in linears if linear.block == index]
-        moments = stream.second_moments(index, own)
-        with _restored(own):
-            for linear in own:
+        in_block = [linear for linear in linears if linear.block == index]
+        moments = stream.second_moments(index, in_block)
+        with _restored(in_block):
+            for linear in in_block:
                 tensor, seen = plan[linear.name], moments[linear.name]
                 known = TensorCalibration(_relative(seen.moments.diagonal())[None], effective_kurtosis=0.0)
                 wanted = linear.matrix
                 if tensor.rounding == "compensated" and seen.cross is not None:
-                    wanted = compensating(linear.matrix, seen.moments, seen.cross)
+                    wanted = compensated_weights(linear.matrix, seen.moments, seen.cross)
                 quantized = quantize_matrix(wanted, tensor, known, seen.moments)
                 with torch.no_grad():
                     linear.matrix.copy_(quantized.dequantize(tensor))
@@ -154,7 +156,7 @@ def _restored(layers: Sequence[LinearLayer | TokenMatrix]) -> Iterator[None]:
 
 
 def moment_parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:
-    """In order, as many at a time as `MOMENT_BYTES` hold the second moments of."""
+    """The layers in order, as many at a time as have second moments within `MOMENT_BYTES`."""
     part: list[LinearLayer] = []
     total = 0
     for linear in linears:

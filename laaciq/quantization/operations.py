@@ -1,4 +1,4 @@
-"""What quantizing costs, counted from shapes: of one matrix, of block-by-block calibration, of tuning."""
+"""The cost of quantization, counted from shapes: of one matrix, of block-by-block calibration, of tuning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOMINAL = Speed(products=5e10, factorizations=1e10, elements=1e10, calls=3e5)
 
 
 def grid_search(outputs: int, inputs: int, importances: int = 1) -> Work:
-    """The best grid of every group; with several `importances` (languages), the one of least largest error."""
+    """Cost of the best grid of every group; with several `importances` (languages), of the grid with the smallest worst error."""
     weights, tried = outputs * inputs, SCANNED + REFINED
     pieces = max(1.0, weights / _PIECE)
     products = 2 * importances * weights * tried if importances > 1 else 0
@@ -36,7 +36,7 @@ def nearest_rounding(outputs: int, inputs: int) -> Work:
 
 
 def second_order_rounding(outputs: int, inputs: int) -> Work:
-    """GPTQ: an inverse in float64, then input by input. Errors reach the inputs after a block of them by a product: o·i²."""
+    """GPTQ: an inverse in float64, then input by input. A product passes errors on to the inputs after a block: o·i²."""
     later = sum(max(0, inputs - start - BLOCK) for start in range(0, inputs, BLOCK))
     return inverse(inputs) + Work(
         products=2 * BLOCK * outputs * later,
@@ -51,7 +51,7 @@ def inverse(inputs: int) -> Work:
 
 
 def compensated_rounding(outputs: int, inputs: int) -> Work:
-    """Targets that compensate, second-order rounding, and sweeps that refine its codes."""
+    """Compensated targets, second-order rounding, and sweeps that refine the codes."""
     square = outputs * inputs**2
     # Missing outputs, half the gradient, and its update after every block of inputs.
     products = 2 * square + 2 * square + SWEEPS * 2 * square
@@ -67,7 +67,7 @@ def compensated_rounding(outputs: int, inputs: int) -> Work:
 
 
 def rounding(tensor: TensorPlan, importances: int = 1) -> Work:
-    """Of one matrix by its plan, without the text that decides about it."""
+    """Cost of one matrix by its plan, without the calibration text."""
     outputs, inputs = tensor.shape
     if not tensor.quantized:
         return Work()
@@ -87,19 +87,19 @@ def rounding(tensor: TensorPlan, importances: int = 1) -> Work:
 
 
 def rounding_share(tensor: TensorPlan) -> float:
-    """What the tensor's rounding costs among those of a plan, in no unit: for progress."""
+    """Relative cost of the tensor's rounding within a plan, without a unit: for progress."""
     return rounding(tensor).seconds(_NOMINAL)
 
 
 def second_moments(shape: ModelShape, reading: Reading) -> Work:
-    """E[xxᵀ] of every layer's inputs in one pass: 2·i² operations per token and different input."""
+    """E[xxᵀ] of every layer's inputs in one pass: 2·i² operations per token and distinct input."""
     return forward(shape, reading, head=False) + sum(
         (_moments(shape, reading, index, 1) for index in range(shape.blocks)), Work()
     )
 
 
 def _moments(shape: ModelShape, reading: Reading, index: int, matrices: int) -> Work:
-    """`matrices` is 2 where inputs are also compared with the original's."""
+    """Cost of second moments; `matrices` is 2 if inputs are also compared with the original's."""
     in_decoder = index >= shape.blocks - shape.decoder_blocks
     tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.read
     inputs = shape.inputs[index]
@@ -112,8 +112,9 @@ def _moments(shape: ModelShape, reading: Reading, index: int, matrices: int) -> 
 
 
 def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) -> Work:
-    """Text on its way through the blocks: each runs to collect second moments and, quantized, to go on; compensated rounding also runs the
-    original, but for the first block, whose inputs are the same. That one runs once more, to note how blocks are called."""
+    """Cost of passing text through the blocks. Each block runs once to collect second moments and once quantized. Compensated rounding also
+    runs the original, except for the first block, whose inputs are the same. That block runs once more to record the calls.
+    """
     work = block_forward(shape, reading, 0)
     for index in range(shape.blocks):
         beside = compensated and index > 0
@@ -123,8 +124,9 @@ def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) ->
 
 
 def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, batch: int) -> Work:
-    """Every epoch passes over the calibration text, the original forward and the student both ways, in batches of so many tokens for which
-    weights are dequantized; validation text is scored before, and after every epoch."""
+    """Cost of tuning. Every epoch reads the calibration text: the original forward, the student forward and backward, in batches of
+    `STEP_TOKENS`, for each of which weights are dequantized. Validation text is scored before, and after every epoch.
+    """
     batches = max(1.0, _STEP_BATCHES * learned.read / batch)
     read = Reading(**{**vars(learned), "batches": batches})
     weights = Work(elements=(2 * _DEQUANTIZED + _SCALE_GRADIENT) * shape.weights, calls=40 * shape.blocks) * batches

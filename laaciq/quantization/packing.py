@@ -8,7 +8,7 @@ _CODES = 8
 
 
 def packed_bytes(codes: int, bits: int) -> int:
-    """Of so many codes, packed."""
+    """Size of this many packed codes in bytes."""
     return -(-codes // _CODES) * bits
 
 
@@ -24,7 +24,7 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def unpack_at(packed: torch.Tensor, bits: int, places: torch.Tensor) -> torch.Tensor:
-    """The codes at some places, in the shape of `places`. Code i lies in bits i·B to (i+1)·B: in one byte, or in two neighbours."""
+    """The codes at these positions, in the shape of `places`. Code i takes bits i·B to (i+1)·B, in one byte or in two neighbours."""
     first = places * bits
     byte, shift = first // 8, first % 8
     following = packed[(byte + 1).clamp_max(len(packed) - 1)].to(torch.int32) << 8
@@ -35,7 +35,7 @@ def unpack(packed: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch.Ten
     """The inverse of `pack`."""
     count = torch.Size(shape).numel()
     if 8 % bits == 0:
-        # No code straddles two bytes: nothing wider than a byte is needed.
+        # No code straddles two bytes, so bytes suffice.
         parts = [(packed >> (bits * lane)) & (2**bits - 1) for lane in range(8 // bits)]
         return torch.stack(parts, dim=-1).reshape(-1)[:count].reshape(shape)
     lanes = packed.reshape(-1, bits).to(torch.int64)

@@ -1,36 +1,41 @@
 """The `Plan`: how every tensor of the blocks is stored, and embeddings and head if they are quantized too.
 
-Made before anything is quantized, written beside the checkpoint.
+It is made before anything is quantized, and written with the checkpoint.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, Field, model_validator
 
 from laaciq.errors import BadOption
 from laaciq.options import BITS, FULL_BITS, Clip, GroupSize, KeptPercent, Rounding
+from laaciq.options.values import CLIPS_READING_TEXT
+from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     from laaciq.models import Anatomy
 
-# Of a kept weight: its value and its column. Where it lies in its row's list follows from a count by row.
+# Bits of a kept weight: its value and its column. Its row follows from a count by row.
 _KEPT_BITS, _COUNT_BITS = FULL_BITS + 16, 32
 
 
 def _storable(bits: int) -> int:
     if bits not in (*BITS, FULL_BITS):
-        raise BadOption(f"{bits} bits are not stored: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
+        raise BadOption(f"{bits} bits are not supported: give one of {', '.join(map(str, BITS))} or {FULL_BITS}")
     return bits
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+# No side of a matrix is longer: a vocabulary has fewer tokens.
+_Side = Annotated[int, Field(ge=1, lt=2**31)]
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class TensorPlan(_Strict):
+class TensorPlan(StrictModel):
     """How one matrix of shape (outputs, inputs) is stored: `bits` per code, a scale per group of inputs, set by the rule `clip`, and codes
     by `rounding`.
 
@@ -39,8 +44,8 @@ class TensorPlan(_Strict):
     is tied to them); it is empty for linear layers of blocks.
     """
 
-    name: str
-    shape: tuple[int, int]
+    name: str = Field(min_length=1)
+    shape: tuple[_Side, _Side]
     bits: Annotated[int, AfterValidator(_storable)]
     group_size: GroupSize
     symmetric: bool
@@ -48,9 +53,17 @@ class TensorPlan(_Strict):
     rounding: Rounding = "nearest"
     keep: KeptPercent = 0.0
     keep_by: Literal["magnitude", "saliency"] = "magnitude"
-    tables: int = 0
-    rank: int = 0
+    tables: _Count = 0
+    rank: _Count = 0
     used_by: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.rank > min(self.shape):
+            raise ValueError(f"rank {self.rank} is more than a matrix of shape {self.shape} can have")
+        if self.tables and (self.used_by or not self.quantized):
+            raise ValueError(f"{self.name} has tables of scales, which only quantized layers of blocks have")
+        return self
 
     @property
     def quantized(self) -> bool:
@@ -81,7 +94,9 @@ class TensorPlan(_Strict):
 
     @property
     def stored_bits(self) -> int:
-        """Codes, scales, zero points of an affine grid, tables, kept weights with their places, and the low-rank correction."""
+        """Size in bits: codes, scales, zero points of an affine grid, tables, kept weights with their positions, and the low-rank
+        correction.
+        """
         if not self.quantized:
             return self.weights * FULL_BITS
         grid = self.groups * (FULL_BITS * (1 + self.tables) + (0 if self.symmetric else self.bits))
@@ -90,8 +105,8 @@ class TensorPlan(_Strict):
         return self.weights * self.bits + grid + kept + low_rank
 
 
-class Size(_Strict):
-    """Counted in full. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
+class Size(StrictModel):
+    """Complete size. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
 
     block_bytes: int
     block_bits_per_weight: float
@@ -101,7 +116,7 @@ class Size(_Strict):
     compression: float
 
 
-class Plan(_Strict):
+class Plan(StrictModel):
     """`weights` say how much each language's calibration text counts; they sum to one, and are empty if no text is read. `tables` are the
     clusters of languages that have separate scales. `passages` bounds the calibration passages per language that second-order rounding and
     tuning read. `tuned` is the number of epochs in which scales, norms and biases are tuned towards the original's predictions.
@@ -111,11 +126,34 @@ class Plan(_Strict):
     method: str
     tensors: list[TensorPlan]
     size: Size
-    weights: dict[str, float] = {}
-    tables: list[list[str]] = []
-    passages: int | None = None
-    tuned: int = 0
-    predicted: dict[str, float] = {}
+    weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    tables: list[Annotated[list[str], Field(min_length=1)]] = Field(default_factory=list)
+    passages: Annotated[int, Field(ge=1)] | None = None
+    tuned: _Count = 0
+    predicted: dict[str, float] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if twice := [name for name, count in Counter(tensor.name for tensor in self.tensors).items() if count > 1]:
+            raise ValueError(f"{twice[0]} is planned twice")
+        if self.weights and not 0 < sum(self.weights.values()) < math.inf:
+            raise ValueError("the weights of all languages are zero")
+        served = [code for members in self.tables for code in members]
+        if len(set(served)) < len(served) or not self.weights.keys() >= set(served):
+            raise ValueError("tables must name languages that have weights, each of them once")
+        for tensor in self.in_blocks:
+            if tensor.quantized and tensor.tables != len(self.tables):
+                raise ValueError(f"{tensor.name} has {tensor.tables} tables of scales, and the plan {len(self.tables)}")
+        return self
+
+    @property
+    def reads_text(self) -> bool:
+        """Does calibration text decide any code?"""
+        coded = [tensor for tensor in self.tensors if tensor.quantized and not tensor.used_by]
+        return bool(self.tuned or self.tables) or any(
+            t.clip in CLIPS_READING_TEXT or t.rounding != "nearest" or (t.kept and t.keep_by == "saliency")
+            for t in coded
+        )
 
     @property
     def languages(self) -> list[str]:
@@ -138,10 +176,18 @@ class Plan(_Strict):
         return next((index for index, members in enumerate(self.tables) if language in members), None)
 
 
-class PlanSet(_Strict):
+class PlanSet(StrictModel):
     """The plans of one quantization by name: one under the empty name, or one per group of languages that has a separate checkpoint."""
 
-    plans: dict[str, Plan]
+    plans: dict[str, Plan] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        # A name is that of a folder inside another one.
+        for name in self.plans:
+            if name in (".", "..") or "/" in name or "\0" in name:
+                raise ValueError(f"{name!r} is no name of a checkpoint")
+        return self
 
     @property
     def first(self) -> Plan:
@@ -158,7 +204,7 @@ class PlanSet(_Strict):
     def serving(self, language: str) -> str:
         """Name of the plan whose checkpoint serves the language."""
         if not self.serves(language):
-            raise BadOption(f"no checkpoint serves {language}: there are {', '.join(self.plans)}")
+            raise BadOption(f"no checkpoint serves {language}: there are checkpoints for {', '.join(self.plans)}")
         return "" if "" in self.plans else next(n for n, plan in self.plans.items() if language in plan.languages)
 
     def folders(self, root: Path) -> dict[str, Path]:

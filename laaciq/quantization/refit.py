@@ -12,21 +12,21 @@ import torch
 from laaciq.quantization.grid import Grid, QuantizedMatrix, group, ungroup
 from laaciq.quantization.plan import TensorPlan
 
-# Of the mean diagonal of A: keeps scales near the shared ones in directions that the text says nothing about.
-_DAMPENING = 1e-2
-# Rows that are solved at a time: their Gram matrices and what leads to them.
+# Share of the mean diagonal of A: keeps scales near the shared ones in directions that the text does not determine.
+_DAMPING = 1e-2
+# Rows solved at a time: limits the memory of their Gram matrices.
 _CPU_ROWS, _OTHER_ROWS = 256, 2**14
 
 
 def refit_scales(
     matrix: torch.Tensor, quantized: QuantizedMatrix, plan: TensorPlan, moments: torch.Tensor
 ) -> torch.Tensor:
-    """Scales of the plan's `grid_shape`, in their stored type: for every row never worse under `moments` than the shared ones."""
+    """Scales in the plan's `grid_shape` and their stored type. Under `moments`, no row is worse than with the shared scales."""
     wanted = matrix.detach().float()
     if quantized.low_rank is not None:
         wanted = wanted - quantized.low_rank.product()
     if quantized.kept is not None:
-        # Kept weights are exact; the scales answer for the rest.
+        # Kept weights are exact; the scales fit the rest.
         wanted = quantized.kept.put_into(wanted, 0.0)
     units = quantized.grid.units(group(quantized.codes, plan), plan.bits)
     if quantized.kept is not None:
@@ -46,17 +46,17 @@ def _refit_rows(
 ) -> torch.Tensor:
     rows, groups, size = units.shape
     inputs = plan.shape[1]
-    # (u_g restricted to its own inputs) H, for all inputs on the other side.
+    # (u_g restricted to the inputs of group g) H, for all inputs on the other side.
     weighed = torch.zeros(rows, groups, inputs, device=units.device)
     for g in range(groups):
-        own = slice(g * size, min((g + 1) * size, inputs))
-        weighed[:, g] = units[:, g, : own.stop - own.start] @ moments[own]
+        columns = slice(g * size, min((g + 1) * size, inputs))
+        weighed[:, g] = units[:, g, : columns.stop - columns.start] @ moments[columns]
     short = groups * size - inputs
     padded = torch.nn.functional.pad(weighed, (0, short)).reshape(rows, groups, groups, size)
     gram = torch.einsum("rghj,rhj->rgh", padded, units).double()
     gram = (gram + gram.transpose(1, 2)) / 2
     target = torch.einsum("rgj,rj->rg", weighed, wanted).double()
-    damp = _DAMPENING * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None] + 1e-30
+    damp = _DAMPING * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None] + 1e-30
     start = shared.double()
     residual = target - (gram @ start[..., None])[..., 0]
     step = torch.cholesky_solve(

@@ -1,4 +1,4 @@
-"""Second moments E[xxᵀ] of the inputs of linear layers, summed in one place: for rounding, for scales, for predictions."""
+"""Second moments E[xxᵀ] of the inputs of linear layers: for rounding, for scales, for predictions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ TokenWeights = dict[bool, torch.Tensor]
 
 @dataclass(frozen=True)
 class SecondMoments:
-    """Of a layer's inputs: `moments` is E[x̂x̂ᵀ] of what reaches the layer, `cross` is E[xx̂ᵀ] with x what reached it in the original; None
-    where both are the same, or where the original is not run beside."""
+    """Second moments of a layer's inputs. `moments` is E[x̂x̂ᵀ] of the present inputs; `cross` is E[xx̂ᵀ] with x the inputs in the
+    original, None if both are the same or the original is not run.
+    """
 
     moments: torch.Tensor
     cross: torch.Tensor | None = None
@@ -43,7 +44,7 @@ class MomentSums:
     def add(
         self, layer: LinearLayer, inputs: torch.Tensor, weights: torch.Tensor, original: torch.Tensor | None = None
     ) -> None:
-        """`weights` are by token, flat; `original` holds the inputs of the same tokens in the original model."""
+        """Add inputs. `weights` are by token, flat; `original` holds the inputs of the same tokens in the original model."""
         # Query, key and value, or gate and up, read the same tensor: its moments are computed once.
         if self._last is None or self._last_input is not inputs:
             rows = _weighted(inputs, weights)
@@ -54,7 +55,7 @@ class MomentSums:
 
 
 def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Rows √w·x of the tokens that count."""
+    """Rows √w·x of the tokens with positive weight."""
     chosen = inputs.reshape(len(weights), -1)[weights > 0].float()
     return chosen * weights[weights > 0].sqrt()[:, None]
 
@@ -62,9 +63,9 @@ def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 def token_weights(
     model: LanguageModel, batched: Sequence[tuple[list[str], list[ScoredSequence]]], weights: Mapping[str, float]
 ) -> list[TokenWeights]:
-    """For every batch of (language of each row, sequences): each language counts by its weight, however long its text is."""
+    """Token weights for every batch of (language of each row, sequences). A language counts by its weight, not by the length of its text."""
     masks = [read_masks(model, sequences) for _, sequences in batched]
-    # An encoder reads other tokens than its decoder: each side is counted by itself.
+    # An encoder reads other tokens than its decoder, so each side is counted separately.
     tokens: Counter[tuple[str, bool]] = Counter()
     for (codes, _), sides in zip(batched, masks, strict=True):
         for side, mask in sides.items():
@@ -82,8 +83,8 @@ def token_weights(
 def batched_by_language(
     model: LanguageModel, passages: Mapping[str, list[ScoredPassage]]
 ) -> list[tuple[list[str], list[ScoredSequence]]]:
-    """Sequences of similar length together, with the language of each."""
-    pool = [(code, passage) for code, own in passages.items() for passage in own]
+    """Batches of sequences of similar length, with the language of each sequence."""
+    pool = [(code, passage) for code, prepared in passages.items() for passage in prepared]
     return [
         ([pool[owner][0] for owner in owners], sequences)
         for owners, sequences in batches([passage for _, passage in pool], batch_tokens(model))
@@ -98,8 +99,7 @@ def second_moments(
     *,
     advance: Callable[[float], None] = lambda share: None,
 ) -> dict[str, torch.Tensor]:
-    """E[xxᵀ] of the layers' inputs in `model` as it is, the mean over languages, by layer. `advance` takes the share of the tokens that a batch
-    held; one in all."""
+    """E[xxᵀ] of the layers' inputs in `model` by layer, averaged over languages. `advance` receives the share of all tokens in each batch."""
     batched = batched_by_language(model, passages)
     tokens = sum(len(sequence) for _, sequences in batched for sequence in sequences)
     weights = token_weights(model, batched, dict.fromkeys(passages, 1 / len(passages)))
@@ -113,12 +113,12 @@ def second_moments(
         with watched(layers, add):
             read_through(model, sequences)
         advance(sum(map(len, sequences)) / tokens)
-    return {name: found.moments for name, found in sums.by_layer.items()}
+    return {name: layer_sums.moments for name, layer_sums in sums.by_layer.items()}
 
 
 @contextmanager
 def watched(layers: list[LinearLayer], see: Callable[[LinearLayer, torch.Tensor], None]) -> Iterator[None]:
-    """Within, `see` is called with every layer's inputs."""
+    """Context manager: `see` is called with every layer's inputs."""
 
     def hook_of(layer: LinearLayer) -> Any:
         return lambda module, inputs, output: see(layer, inputs[0])

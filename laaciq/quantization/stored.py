@@ -1,4 +1,4 @@
-"""What a checkpoint holds of one matrix: its parts, packed, and the module that they are buffers of."""
+"""The stored form of one matrix: its packed parts, and the module that holds them as buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from laaciq.quantization.plan import TensorPlan
 
 
 def stored_tensors(quantized: QuantizedMatrix, plan: TensorPlan) -> dict[str, torch.Tensor]:
-    """What a checkpoint holds of one matrix, by the name of the module's buffer."""
+    """The stored tensors of one matrix, by buffer name."""
     grid, kept = quantized.grid, quantized.kept
     parts = {"codes": pack(quantized.codes, plan.bits), "scales": grid.scales}
     if grid.zeros is not None:
@@ -41,7 +41,7 @@ def read_stored(parts: dict[str, torch.Tensor], plan: TensorPlan) -> QuantizedMa
 
 
 def read_rows(parts: dict[str, torch.Tensor], plan: TensorPlan, rows: torch.Tensor) -> QuantizedMatrix:
-    """As `read_stored`, of some rows only, which may repeat; nothing else is unpacked."""
+    """Like `read_stored`, for some rows only, which may repeat; nothing else is unpacked."""
 
     def of(part: str, width: int) -> torch.Tensor:
         return unpack_at(parts[part], plan.bits, rows[:, None] * width + torch.arange(width, device=rows.device))
@@ -64,7 +64,7 @@ def _low_rank(parts: dict[str, torch.Tensor]) -> LowRank | None:
 
 
 def part_shapes(plan: TensorPlan) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Shape and type of every part that a checkpoint must hold for this plan; 16-bit floats may also be bfloat16."""
+    """Shape and type of every part that a checkpoint must have under this plan; 16-bit floats may also be bfloat16."""
     shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
         "codes": ((packed_bytes(plan.weights, plan.bits),), torch.uint8),
         "scales": (plan.grid_shape, torch.float16),
@@ -84,7 +84,7 @@ def part_shapes(plan: TensorPlan) -> dict[str, tuple[tuple[int, ...], torch.dtyp
 
 
 class StoredMatrix(nn.Module):
-    """Holds the parts of a matrix as buffers or, where it is tied to another module's, that module, its `owner`."""
+    """Holds the parts of a matrix as buffers. If the matrix is tied to another module's, `owner` is that module."""
 
     def __init__(
         self, plan: TensorPlan, *, brain_floats: frozenset[str] = frozenset(), owner: StoredMatrix | None = None
@@ -92,7 +92,7 @@ class StoredMatrix(nn.Module):
         """`brain_floats` names the parts that are stored in bfloat16."""
         super().__init__()
         self.plan = plan
-        # In a tuple it is no submodule: what is shared is saved, moved and counted once, as its owner's.
+        # In a tuple it is not a submodule, so the shared matrix is saved, moved and counted once, with its owner.
         self._owner = () if owner is None else (owner,)
         for name, (shape, dtype) in part_shapes(plan).items() if owner is None else ():
             self.register_buffer(name, torch.zeros(shape, dtype=torch.bfloat16 if name in brain_floats else dtype))
@@ -110,10 +110,10 @@ class StoredMatrix(nn.Module):
         return read_stored(self.parts, self.plan)
 
     def _apply(self, fn: Callable[..., torch.Tensor], recurse: bool = True) -> Self:
-        """`model.to(dtype)` changes what is computed in, never what is stored: scales keep their 16 bits."""
-        own = {} if self._owner else self.parts
+        """`model.to(dtype)` changes the type of computation, not of storage: scales keep their 16 bits."""
+        parts = {} if self._owner else self.parts
         super()._apply(fn, recurse)
-        for name, before in own.items():
+        for name, before in parts.items():
             if (moved := self.get_buffer(name)).dtype != before.dtype:
                 setattr(self, name, before.to(moved.device))
         return self

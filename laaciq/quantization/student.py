@@ -1,7 +1,7 @@
-"""A quantized model whose scales, norm gains and biases are free, while its codes stay: what is tuned, as it will be stored.
+"""A quantized model with trainable scales, norm gains and biases, and fixed codes: what tuning trains.
 
-Scales are s₀·exp(θ), so that they stay positive and one learning rate suits all; gains and biases v₀ + r·θ, with r the root mean square of v₀.
-The forward pass uses both rounded to 16 bits, and gradients pass through the rounding unchanged.
+Scales are s₀·exp(θ), so that they stay positive and one learning rate suits all; gains and biases v₀ + r·θ, with r the root mean square of
+v₀. The forward pass uses both rounded to 16 bits, and gradients pass through the rounding unchanged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from laaciq.quantization.plan import TensorPlan
 
 
 class Student(nn.Module):
-    """Runs the original's own code on other parameters, in float32: nothing is copied but what is not quantized, and the original stays
-    what it is. Token matrices have scales like all others."""
+    """Runs the original's code on other parameters, in float32. Only tensors that are not quantized are copied, and the original does not
+    change. Token matrices have scales like all others.
+    """
 
     def __init__(self, model: LanguageModel, layers: Layers) -> None:
         super().__init__()
@@ -66,14 +67,14 @@ class Student(nn.Module):
 
 
 def _moved_grid(grid: Grid, steps: torch.Tensor) -> Grid:
-    """s₀·exp(θ) in the type of s₀, within its range; a group of zeros keeps its scale of zero."""
+    """s₀·exp(θ) in the type of s₀, within its range; a scale of zero stays zero."""
     bounds = torch.finfo(grid.scales.dtype)
     moved = (grid.scales.float() * steps.exp()).clamp(bounds.smallest_normal, bounds.max)
     return Grid(moved.where(grid.scales > 0, 0.0).to(grid.scales.dtype), grid.zeros)
 
 
 class _Dequantized(torch.autograd.Function):
-    """θ → W. Codes are all that the way back needs: units as floats would take as much memory again as the weights."""
+    """θ → W. The backward pass needs only the codes: storing them as floats would take as much memory again as the weights."""
 
     @staticmethod
     def forward(ctx: Any, steps: torch.Tensor, matrix: QuantizedMatrix, plan: TensorPlan) -> torch.Tensor:
@@ -82,7 +83,7 @@ class _Dequantized(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        """∂/∂θ = s·Σ u·∂/∂w over the group's units u; kept weights do not hang on scales."""
+        """∂/∂θ = s·Σ u·∂/∂w over the group's units u; kept weights do not depend on scales."""
         (gradient,), plan, matrix = gradients, ctx.plan, ctx.matrix
         if matrix.kept is not None:
             gradient = matrix.kept.put_into(gradient, 0.0)

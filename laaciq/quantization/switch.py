@@ -1,4 +1,4 @@
-"""Choosing the scales of a language at run time: `with model.language("swa"): model.generate(...)`."""
+"""Selecting the scales of a language at run time: `with model.language("swa"): model.generate(...)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laaciq.quantization.plan import Plan
 
 @contextmanager
 def for_language(model: LanguageModel, code: str) -> Iterator[None]:
-    """Within the block, a model loaded from a checkpoint with tables uses the language's own, if it has one; others are as they are."""
+    """Within the block, a checkpoint with language tables uses the language's table, if there is one. Other models do not change."""
     switch = getattr(model.module, "language", None)
     if not isinstance(switch, LanguageSwitch):
         yield
@@ -27,7 +27,7 @@ def for_language(model: LanguageModel, code: str) -> Iterator[None]:
 
 
 class LanguageSwitch:
-    """Sets the table of every quantized layer of a model. Without tables in the plan every language has the shared scales."""
+    """Selects the table of every quantized layer of a model. Without tables in the plan, every language uses the shared scales."""
 
     def __init__(self, module: nn.Module, plan: Plan) -> None:
         self.plan = plan
@@ -36,12 +36,12 @@ class LanguageSwitch:
 
     @contextmanager
     def __call__(self, name: str | None) -> Iterator[None]:
-        """Within the block, the scales of that language's cluster; None means the shared ones."""
+        """Context manager: the model uses the scales of the language's cluster; None selects the shared ones."""
         with self.using(None if name is None else self.table_of(name)):
             yield
 
     def table_of(self, name: str) -> int | None:
-        """Of a language that the checkpoint has scales for; an error names those that it has."""
+        """Table of a language that the checkpoint has scales for; otherwise an error names those it has."""
         code = language(name).code
         table = self.plan.table_of(code)
         if table is None and self.plan.tables:
@@ -58,10 +58,10 @@ class LanguageSwitch:
         finally:
             self._set(before)
 
-    # Whatever mode the caller is in, weights that were dequantized in inference mode can be changed in no other.
+    # Weights that were dequantized in inference mode can only be changed in inference mode.
     @torch.inference_mode()
     def _set(self, table: int | None) -> None:
         self.table = table
-        # Every layer is asked, also where a switch that was interrupted has left them in two minds; one that is there already does nothing.
+        # Every layer, because an interrupted switch may have changed only some of them; a layer that is there already does nothing.
         for layer in self._layers:
             layer.use(table)

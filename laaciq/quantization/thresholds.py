@@ -1,4 +1,4 @@
-"""Where to clip: the rules that find the grid of every group. Errors are true squared errors of the stored grid, never a noise model's."""
+"""Clipping rules: they set the grid of every group. Errors are true squared errors of the stored grid, not those of a noise model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from laaciq.quantization.plan import TensorPlan
 
 # Thresholds tried between a group's root mean square and its largest weight, then between the best one's neighbours.
 SCANNED, REFINED = 14, 4
-# Weights that are searched at a time: on a CPU what stays in each core's cache, on an accelerator what keeps it busy.
+# Weights searched at a time: on a CPU as many as stay in a core's cache, on an accelerator as many as keep it busy.
 _CORE_PIECE, _OTHER_PIECE = 2**15, 2**25
 
 # Errors (outputs, groups, inputs of a group) → cost by group.
-Cost = Callable[[torch.Tensor], torch.Tensor]
+GroupCost = Callable[[torch.Tensor], torch.Tensor]
 
 
 def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibration | None = None) -> Grid:
@@ -43,7 +43,7 @@ def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibrat
             return _search(groups, group(mean, plan, filler=0.0), plan, dtype)
         case "minimax":
             squares = group(_needed(calibration, plan).mean_squares, plan, filler=0.0)
-            # No language may be worse off than under the grid that is best for the weights alone: that one is tried too.
+            # The grid that is best for the weights alone is tried too, so that no language is worse off than under it.
             shared = _search(groups, _filling(plan, matrix.device), plan, dtype)
             return _search(groups, squares, plan, dtype, also=shared)
 
@@ -55,14 +55,14 @@ def _needed(calibration: TensorCalibration | None, plan: TensorPlan) -> TensorCa
 
 
 def _filling(plan: TensorPlan, device: torch.device) -> torch.Tensor:
-    """Importance one, zero where a short group was filled up."""
+    """Importance one, and zero where a short group was padded."""
     return group(torch.ones(1, plan.shape[1], device=device), plan, filler=0.0)
 
 
 def _search(
     groups: torch.Tensor, importance: torch.Tensor, plan: TensorPlan, dtype: torch.dtype, also: Grid | None = None
 ) -> Grid:
-    """The grid of least cost Σ_j m_j (w_j − Q(w_j))², for several languages of least largest cost; `also` is tried too.
+    """The grid with the smallest cost Σ_j m_j (w_j − Q(w_j))²; for several languages, with the smallest worst cost. `also` is tried too.
 
     `importance` is m, (languages, groups, inputs of a group).
     """
@@ -79,7 +79,7 @@ def _search(
     return Grid(torch.cat([piece.scales for piece in pieces]), zeros)
 
 
-def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
+def _cost(importance: torch.Tensor, plan: TensorPlan) -> GroupCost:
     # (groups, inputs of a group, languages), so that every group's errors meet all languages in one product.
     by_group = importance.permute(1, 2, 0).contiguous()
 
@@ -95,7 +95,9 @@ def _cost(importance: torch.Tensor, plan: TensorPlan) -> Cost:
     return cost
 
 
-def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: torch.dtype, also: Grid | None) -> Grid:
+def _search_piece(
+    groups: torch.Tensor, cost: GroupCost, plan: TensorPlan, dtype: torch.dtype, also: Grid | None
+) -> Grid:
     low, high = extremes(groups, plan)
     largest = torch.maximum(-low, high)
     mean_square = groups.square().mean(-1)
@@ -130,7 +132,7 @@ def _search_piece(groups: torch.Tensor, cost: Cost, plan: TensorPlan, dtype: tor
 
 
 def _moments(groups: torch.Tensor, plan: TensorPlan) -> tuple[torch.Tensor, torch.Tensor]:
-    """σ and κ by group, of the weights that are really there."""
+    """σ and κ by group, without padding."""
     real = _filling(plan, groups.device)[0]
     axes = (0, 2) if plan.group_size == "tensor" else (2,)
     count = (real.expand_as(groups)).sum(axes)

@@ -1,6 +1,6 @@
-"""Tuned scales: what is stored in 16 bits anyway is moved so that the quantized model predicts what the original predicts.
+"""Tuned scales: parameters that are stored in 16 bits anyway are trained so that the quantized model predicts what the original predicts.
 
-Codes stay, and with them the size. Σ_λ w_λ E_λ[KL(original ‖ quantized)] a token of calibration text is made smaller by gradient descent on
+Codes, and so the size, do not change. Σ_λ w_λ E_λ[KL(original ‖ quantized)] per token of calibration text is minimised by gradient descent on
 scales, norm gains and biases. (EfficientQAT, Chen et al. 2024, tunes step sizes end to end, on the loss of one text for all.)
 """
 
@@ -20,7 +20,7 @@ from laaciq.corpus.texts import Passages
 from laaciq.engine.progress import Advance, Progress
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan
@@ -28,25 +28,26 @@ from laaciq.quantization.student import Student
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
-# Of θ at 3 bits, at the start; it falls to zero along a cosine. It halves with every further bit, as the width of a code does: at higher rates
-# tuning undoes what rounding has won. (The reference model, 4 bits, KL on text held back: compensated 0.0864; tuned at 2.5 times this rate no
-# better, at this one 0.0843.)
+# Initial learning rates of θ at 3 bits; they fall to zero along a cosine. They halve with every further bit, as the step of the grid does:
+# higher rates undo what rounding gained. (The reference model, 4 bits, KL on held-out text: compensated 0.0864; tuned at 2.5 times this
+# rate no better, at this rate 0.0843.)
 SCALE_RATE, VECTOR_RATE = 2e-3, 8e-4
-# Of a step, and the fewest that weights are dequantized for, however large the vocabulary: for less it would be mostly dequantizing. Larger
-# steps, and so fewer, came less near to the original.
+# Tokens per step, and the fewest per dequantization, for any vocabulary: with fewer, most time would go into dequantizing. Larger and so
+# fewer steps came less close to the original.
 STEP_TOKENS = 512
-# One validation passage to choose the epoch by, for so many that are learned from.
+# Calibration passages per validation passage that the epoch is chosen by.
 _LEARNED_FOR_ONE = 4
-# What a token costs, in forward passes: the original, the student and its gradients on what is learned from, both models on what is checked.
+# Cost of a token in forward passes: the original, the student and its gradients on calibration text, both models on validation text.
 _LEARNED, _CHECKED = 4, 2
-# A masked model is asked for one token in so many.
+# In a masked model, one token in this many is masked.
 _MASKED_EVERY = 7
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """`layers` with tuned scales, all else as it was; `others` are norm gains and biases by name, in 16 bits. `divergences` is the languages'
-    weighted KL a token on validation text, before tuning and after every epoch: the epoch of the least is what is kept."""
+    """`layers` with tuned scales and otherwise unchanged; `others` are norm gains and biases by name, in 16 bits. `divergences` is the
+    languages' weighted KL per token on validation text, before tuning and after every epoch. The best epoch is kept.
+    """
 
     layers: Layers
     others: Mapping[str, torch.Tensor]
@@ -62,18 +63,21 @@ def tune(
     epochs: int,
     progress: Progress = Progress(),
 ) -> Tuned:
-    """Tune towards `model`, which stays what it is, on the languages that the plan weighs. On validation text never worse than untuned: of
-    calibration text, which codes were rounded to fit, it could not be told."""
+    """`layers` tuned towards `model`, which does not change, on the languages that the plan weighs.
+
+    The result is never worse than untuned on validation text. Calibration text cannot decide that: the codes were rounded to fit it.
+    """
     texts = calibration.texts.select(plan.languages)
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
     most_passages = max(map(len, texts.by_language.values()))
-    checked = calibration.validating(plan.languages).spread(held_passages(most_passages))
+    checked = calibration.validation_texts(plan.languages).spread(validation_passages(most_passages))
     learned, held = (
-        {code: _questions(model, own[code], calibration.options) for code in plan.weights} for own in (texts, checked)
+        {code: _prediction_tasks(model, part[code], calibration.options) for code in plan.weights}
+        for part in (texts, checked)
     )
     student = Student(model, layers)
-    twin = replace(model, module=student)
+    student_model = replace(model, module=student)
     pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
     by_token = weights_by_token(pool, plan.weights)
     steps = max(1, round(sum(len(s) for _, s in pool) / STEP_TOKENS))
@@ -83,59 +87,59 @@ def tune(
     )
     best = student.stored()
     chance = random.Random(calibration.options.seed)
-    # A CPU would rather dequantize once more than compute padding, an accelerator is given whole steps.
+    # On a CPU, dequantizing once more is cheaper than computing padding; an accelerator gets whole steps.
     most = STEP_TOKENS if model.device.type == "cpu" else max(batch_tokens(model), STEP_TOKENS)
     checking = _CHECKED * sum(passage.scored_tokens for passages in held.values() for passage in passages)
     learning = _LEARNED * sum(len(s) for _, s in pool)
     with progress.stage("tuning", float(epochs * learning + (epochs + 1) * checking)) as advance:
-        divergences = [_divergence(model, twin, held, plan.weights, advance)]
+        divergences = [_divergence(model, student_model, held, plan.weights, advance)]
         for _ in range(epochs):
             for step in _steps(pool, steps, chance):
                 for codes, sequences in _batched(step, most):
                     weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
-                    _descend(model, twin, sequences, torch.tensor(weights, device=model.device) * steps)
+                    _descend(model, student_model, sequences, torch.tensor(weights, device=model.device) * steps)
                 optimizer.step()
                 optimizer.zero_grad()
                 schedule.step()
                 advance(_LEARNED * sum(len(s) for _, s in step))
-            divergences.append(_divergence(model, twin, held, plan.weights, advance))
+            divergences.append(_divergence(model, student_model, held, plan.weights, advance))
             if divergences[-1] == min(divergences):
                 best = student.stored()
     return Tuned(*best, divergences)
 
 
-def held_passages(learned: int) -> int:
-    """Validation passages per language that the epoch is chosen by, for so many calibration passages."""
+def validation_passages(learned: int) -> int:
+    """Validation passages per language for choosing the epoch, given the number of calibration passages."""
     return -(-learned // _LEARNED_FOR_ONE)
 
 
 def _rates(student: Student) -> list[dict[str, Any]]:
-    """Groups of parameters, each with its learning rate. Gains and biases, which act on all weights, go by the mean."""
+    """Parameter groups with their learning rates. Gains and biases act on all weights, so they use the mean number of bits."""
     by_bits: dict[int, list[torch.nn.Parameter]] = {}
     for (tensor, _), steps in zip(student.layers, student.scale_steps, strict=True):
         by_bits.setdefault(tensor.bits, []).append(steps)
     weights = sum(tensor.weights for tensor, _ in student.layers)
     mean = sum(tensor.bits * tensor.weights for tensor, _ in student.layers) / weights
-    scales = [{"params": own, "lr": SCALE_RATE * 2.0 ** (3 - bits)} for bits, own in by_bits.items()]
+    scales = [{"params": parameters, "lr": SCALE_RATE * 2.0 ** (3 - bits)} for bits, parameters in by_bits.items()]
     return [*scales, {"params": list(student.vector_steps), "lr": VECTOR_RATE * 2.0 ** (3 - mean)}]
 
 
 def weights_by_token(pool: list[tuple[str, ScoredSequence]], weights: Mapping[str, float]) -> dict[str, float]:
-    """What a token counts, by language: each language by its weight, however long its text is."""
+    """Weight of a token by language. A language counts by its weight, not by the length of its text."""
     tokens = Counter(code for code, s in pool for _ in s.targets)
     return {code: weight / max(tokens[code], 1) for code, weight in weights.items()}
 
 
-def _questions(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
-    """What the models are asked to predict. A masked model, which is watched on whole text, must have something to guess."""
-    found = readings(model, passages, options)
-    return found if model.kind != "masked" else [_masked(model, passage, n) for n, passage in enumerate(found)]
+def _prediction_tasks(model: LanguageModel, passages: Passages, options: MeasureOptions) -> list[ScoredPassage]:
+    """The passages with the tokens to predict. For a masked model, one token in `_MASKED_EVERY` is masked."""
+    prepared = prepare_whole(model, passages, options)
+    return prepared if model.kind != "masked" else [_masked(model, passage, n) for n, passage in enumerate(prepared)]
 
 
 def _masked(model: LanguageModel, passage: ScoredPassage, number: int) -> ScoredPassage:
     sequences = []
     for s in passage.sequences:
-        # The token at p is named by p − 1; see `readings`.
+        # The token at p is named by p − 1; see `prepare_whole`.
         hidden = [p + 1 for p in s.positions][number % _MASKED_EVERY :: _MASKED_EVERY]
         inputs = [model.tokenizer.mask_token_id if p in hidden else token for p, token in enumerate(s.inputs)]
         sequences.append(ScoredSequence(inputs, hidden, [s.inputs[p] for p in hidden]))
@@ -145,7 +149,7 @@ def _masked(model: LanguageModel, passage: ScoredPassage, number: int) -> Scored
 def _steps(
     pool: list[tuple[str, ScoredSequence]], count: int, chance: random.Random
 ) -> Iterator[list[tuple[str, ScoredSequence]]]:
-    """All sequences, shuffled, in so many parts: languages mix in each."""
+    """All sequences, shuffled and divided into `count` parts, so that each part mixes languages."""
     shuffled = chance.sample(pool, len(pool))
     for part in range(count):
         yield shuffled[part::count]
@@ -159,7 +163,9 @@ def _batched(step: list[tuple[str, ScoredSequence]], most: int) -> Iterator[tupl
 def _descend(
     model: LanguageModel, student: LanguageModel, sequences: list[ScoredSequence], weights: torch.Tensor
 ) -> None:
-    """Add the gradient of Σ weight·KL(p ‖ q): for the logits of q it is weight·(q − p). The original's logits live for one batch."""
+    """Add the gradient of Σ weight·KL(p ‖ q), which is weight·(q − p) for the logits of q. The original's logits are kept for one batch
+    only.
+    """
     with torch.no_grad():
         wanted = target_logits(model, sequences)
     given = target_logits(student, sequences)
@@ -177,12 +183,12 @@ def _divergence(
     weights: Mapping[str, float],
     advance: Advance,
 ) -> float:
-    found = score(
+    scores = score(
         model,
         student,
-        [passage for own in passages.values() for passage in own],
+        [passage for prepared in passages.values() for passage in prepared],
         advance=lambda tokens: advance(_CHECKED * tokens),
     )
-    owner = np.repeat(np.arange(len(passages)), [len(own) for own in passages.values()])
-    by_language = np.bincount(owner, found.kl) / np.maximum(np.bincount(owner, found.tokens), 1)
+    owner = np.repeat(np.arange(len(passages)), [len(prepared) for prepared in passages.values()])
+    by_language = np.bincount(owner, scores.kl) / np.maximum(np.bincount(owner, scores.tokens), 1)
     return float(sum(weights[code] * kl for code, kl in zip(passages, by_language, strict=True)))

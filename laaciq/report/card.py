@@ -1,7 +1,7 @@
 """A model card: what was made, what it costs each language, and how that was measured.
 
-The theory recommends that every quantized model report degradation by language, disparity, outlier blocks and bit widths: they are in the
-section on fairness.
+The theory recommends that every quantized model report degradation by language, disparity, outlier blocks and bit widths. The section on
+fairness has them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,14 @@ from dataclasses import dataclass
 
 from huggingface_hub import ModelCardData
 
+from laaciq.engine.escaping import (
+    markdown_block,
+    markdown_code,
+    markdown_text,
+    printable,
+    python_text,
+    yaml_text,
+)
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.verdict import percent, percent_estimate
 from laaciq.options import BUILTIN
@@ -17,7 +25,7 @@ from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report import wording
-from laaciq.report.markdown import code_block, code_span, escaped, facts_list, folded, language_table, table
+from laaciq.report.markdown import facts_list, folded, language_table, table
 from laaciq.report.numbers import ABSENT, number
 from laaciq.report.storage import storage_rows
 
@@ -30,7 +38,7 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class CardContents:
-    """What a finished run knows. `command` reproduces the model with this `version` of laaciq."""
+    """The contents of a card, from a finished run. `command` is quoted for a shell and reproduces the model with this `version` of laaciq."""
 
     name: str
     evaluation: Evaluation
@@ -46,35 +54,35 @@ def model_card(contents: CardContents, head: ModelCardData) -> str:
     evaluation = contents.evaluation
     disagreement = wording.disagreement(evaluation)
     parts = [
-        f"---\n{head.to_yaml()}\n---",
-        f"# {escaped(contents.name)}",
-        f"{code_span(evaluation.original)}, quantized by laaciq. **{escaped(evaluation.verdict)}**",
+        f"---\n{yaml_text(head.to_dict())}---",
+        f"# {markdown_text(contents.name)}",
+        f"{markdown_code(evaluation.original)}, quantized by laaciq. **{markdown_text(evaluation.verdict)}**",
         facts_list(evaluation, contents.plans),
         "## How to load it",
         *_loading(contents),
         "## Fairness: what quantization costs each language",
-        *([escaped(wording.baseline_sentence(evaluation, contents.baseline))] if contents.baseline else []),
+        *([markdown_text(wording.baseline_sentence(evaluation, contents.baseline))] if contents.baseline else []),
         "### Degradation by language",
         language_table(evaluation, contents.baseline),
-        escaped(wording.table_caption(evaluation)),
+        markdown_text(wording.table_caption(evaluation)),
         "### Disparity",
-        escaped(" ".join([*_worst(evaluation), *wording.disparity_sentences(evaluation)])),
-        *([escaped(disagreement)] if disagreement else []),
+        markdown_text(" ".join([*_worst(evaluation), *wording.disparity_sentences(evaluation)])),
+        *([markdown_text(disagreement)] if disagreement else []),
         *folded("More statistics", wording.disparity_details(evaluation)),
         "### Outlier blocks",
-        escaped(_outliers(contents.profile)),
+        markdown_text(_outliers(contents.profile)),
         "### Bit widths",
         *_storage(contents),
         "## Texts",
         _calibration(contents),
         _test(evaluation),
         "## Limits",
-        "\n".join(f"- {escaped(limit)}" for limit in _limits(contents)),
+        "\n".join(f"- {markdown_text(limit)}" for limit in _limits(contents)),
         "## Definitions",
-        "\n".join(f"- **{term}**: {escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
+        "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
-        f"With laaciq {escaped(contents.version)}:",
-        code_block(contents.command),
+        f"With laaciq {markdown_text(contents.version)}:",
+        markdown_block(contents.command),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -82,25 +90,26 @@ def model_card(contents: CardContents, head: ModelCardData) -> str:
 def _loading(contents: CardContents) -> list[str]:
     plan, names = contents.plans.first, [name for name in contents.plans.plans if name]
     auto = _CLASSES[contents.profile.architecture.kind]
-    folder = f', subfolder="{names[0]}"' if names else ""
+    folder = f", subfolder={python_text(names[0])}" if names else ""
+    loaded = f"{python_text(contents.name)}{folder}"
     lines = [
         "import laaciq  # lets transformers load the checkpoint",
         f"from transformers import {auto}, AutoTokenizer",
         "",
-        f'model = {auto}.from_pretrained("{contents.name}"{folder})',
-        f'tokenizer = AutoTokenizer.from_pretrained("{contents.name}"{folder})',
+        f"model = {auto}.from_pretrained({loaded})",
+        f"tokenizer = AutoTokenizer.from_pretrained({loaded})",
     ]
     if plan.tables:
         code = plan.tables[0][0]
-        lines += ["", f'with model.language("{code}"):  # with the scales for {code}', "    ..."]
+        lines += ["", f"with model.language({python_text(code)}):  # with the scales for {printable(code)}", "    ..."]
     more = (
         [f"Each of these languages has its checkpoint, in a folder of that name: {', '.join(names)}."] if names else []
     )
-    return [code_block("\n".join(lines), "python"), *map(escaped, more)]
+    return [markdown_block("\n".join(lines), "python"), *map(markdown_text, more)]
 
 
 def _worst(evaluation: Evaluation) -> list[str]:
-    """The language that pays most, and those that are not counted."""
+    """The language that loses most, and those that are not counted."""
     sentences = []
     # Languages that collapsed are named with the disparity.
     if evaluation.judged and not evaluation.summary.collapsed:
@@ -150,7 +159,7 @@ def _storage(contents: CardContents) -> list[str]:
     sentences += wording.planning_sentences(contents.planning) if contents.planning else []
     return [
         table(["Tensors", "Stored as", "Bits per weight, in full"], rows, numeric=[False, False, True]),
-        escaped(" ".join(sentences)),
+        markdown_text(" ".join(sentences)),
     ]
 
 
@@ -160,8 +169,8 @@ def _calibration(contents: CardContents) -> str:
         return "**Calibration text**: none was read; the grids follow from the weights alone."
     most = f", at most {plan.passages} passages per language" if plan.passages else ""
     return (
-        f"**Calibration text**: the calibration part of {code_span(contents.evaluation.texts)}{most}, "
-        f"in {len(plan.weights)} language{'s' * (len(plan.weights) > 1)}: {escaped(_weights(plan))}."
+        f"**Calibration text**: the calibration part of {markdown_code(contents.evaluation.texts)}{most}, "
+        f"in {len(plan.weights)} language{'s' * (len(plan.weights) > 1)}: {markdown_text(_weights(plan))}."
     )
 
 
@@ -178,7 +187,7 @@ def _test(evaluation: Evaluation) -> str:
     passages = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     kind = "the same content in every language" if evaluation.parallel else "not parallel"
     return (
-        f"**Test text**: the test part of {code_span(evaluation.texts)}, {passages} passages per language, "
+        f"**Test text**: the test part of {markdown_code(evaluation.texts)}, {passages} passages per language, "
         f"{len(evaluation.languages)} languages, {kind}. It shares no passage with the calibration text and decided nothing."
     )
 

@@ -21,7 +21,7 @@ PIPELINES = {"causal": "text-generation", "masked": "fill-mask", "encoder-decode
 def card_head(
     evaluation: Evaluation, *, kind: str, name: str, base_model: str | None, license: dict[str, str]
 ) -> ModelCardData:
-    """`license` holds the hub's `license`, and its name and link if that is `other`. What is not known is left out."""
+    """The metadata as YAML. `license` holds the hub's `license`, and its name and link if that is `other`. Unknown entries are left out."""
     usable = [hub_language(result.language) for result in evaluation.judged]
     return ModelCardData(
         base_model=base_model,
@@ -38,7 +38,7 @@ def card_head(
 
 
 def hub_language(code: str) -> str:
-    """The hub expects ISO 639-1 if the language has such a code, else 639-3."""
+    """The code that the hub expects: ISO 639-1 if the language has one, else 639-3."""
     return langcodes.Language.get(code).language or code
 
 

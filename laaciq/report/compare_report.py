@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from laaciq.corpus import language
+from laaciq.engine.escaping import printable, shown_command
 from laaciq.errors import UnknownLanguage
 from laaciq.evaluation.verdict import rough_intervals
 from laaciq.report.figures import COLOURS, MARKERS, label_plainly, legend_below, new_figure, styled
@@ -103,7 +104,7 @@ def compare_html(comparison: Comparison) -> str:
             bullets(_described(row.method, row.made) for row in comparison.measured if row.made),
             *([heading("Without a result"), bullets(failed)] if failed else []),
             heading("Reproduce"),
-            code(comparison.command),
+            code(shown_command(comparison.command)),
         ],
     )
 
@@ -121,7 +122,7 @@ def size_figure(comparison: Comparison) -> Figure:
             row.made.block_bits_per_weight,
             value,
             yerr=[[max(value - max(loss.low, _LEAST), 0.0)], [max(loss.high - value, 0.0)]],
-            fmt=MARKERS[index % len(MARKERS)], color=COLOURS[index % len(COLOURS)], markersize=7, capsize=2, label=row.method,
+            fmt=MARKERS[index % len(MARKERS)], color=COLOURS[index % len(COLOURS)], markersize=7, capsize=2, label=printable(row.method),
         )  # fmt: skip
     axes.set_yscale("log")
     label_plainly(axes.yaxis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from laaciq.engine.escaping import printable
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.report.figures import (
     BLUE,
@@ -28,8 +29,8 @@ def degradation_figure(evaluation: Evaluation, baseline: Evaluation | None = Non
     rows = {r.language: row for row, r in enumerate(shown)}
     figure, axes = new_figure(rows_height(len(shown)))
     if evaluation.disparity is not None and evaluation.summary.mean is not None:
-        centre, half = 100 * evaluation.summary.mean, 50 * evaluation.disparity.noise_floor
-        axes.axvspan(centre - half, centre + half, color=GREY, alpha=0.25, linewidth=0, label="noise floor")
+        centre, half_width = 100 * evaluation.summary.mean, 50 * evaluation.disparity.noise_floor
+        axes.axvspan(centre - half_width, centre + half_width, color=GREY, alpha=0.25, linewidth=0, label="noise floor")
     for script, (colour, marker) in _marks(shown).items():
         _draw_intervals(axes, [r for r in evaluation.judged if r.script == script], rows, colour, marker)
     if baseline is not None:
@@ -64,7 +65,7 @@ def _draw_intervals(axes: Axes, results: list[LanguageResult], rows: dict[str, i
             [max(0.0, 100 * (d.value - d.low)) for _, d in shown],
             [max(0.0, 100 * (d.high - d.value)) for _, d in shown],
         ],
-        fmt=marker, color=colour, markersize=6, elinewidth=1.5, capsize=2, label=shown[0][0].script,
+        fmt=marker, color=colour, markersize=6, elinewidth=1.5, capsize=2, label=printable(shown[0][0].script),
     )  # fmt: skip
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import re
 
-from matplotlib import rc_context
+from matplotlib import rc_context, style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import Locator, LogLocator, NullFormatter, StrMethodFormatter
+
+from laaciq.engine.escaping import printable
 
 # Okabe & Ito (2008) without black and yellow, which vanish on one of two backgrounds, and with a grey.
 BLUE, VERMILION, GREY = "#0072b2", "#d55e00", "#808080"
@@ -21,28 +23,32 @@ INK = "#1b1f24"
 WIDTH = 8.0
 _ROW_HEIGHT = 0.24
 
-# Decorates every function that draws: matplotlib reads most settings when an element is made.
-styled = rc_context(
-    {
-        "axes.edgecolor": GREY,
-        "axes.grid": True,
-        "axes.labelcolor": INK,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "font.size": 10,
-        "grid.alpha": 0.25,
-        "grid.color": GREY,
-        "legend.frameon": False,
-        # A dollar sign in a name is no formula.
-        "text.parse_math": False,
-        "text.color": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        # Text stays text: it can be searched and copied, and takes little space.
-        "svg.fonttype": "none",
-        # Equal data give equal files.
-        "svg.hashsalt": "laaciq",
-    }
+# Decorates every function that draws: matplotlib reads most settings when an element is made. Its defaults come first, since it has read a
+# file of settings in the current folder, which could have text set by LaTeX.
+styled = style.context(
+    [
+        "default",
+        {
+            "axes.edgecolor": GREY,
+            "axes.grid": True,
+            "axes.labelcolor": INK,
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "font.size": 10,
+            "grid.alpha": 0.25,
+            "grid.color": GREY,
+            "legend.frameon": False,
+            # A dollar sign in a name is no formula.
+            "text.parse_math": False,
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            # Text stays text: it can be searched and copied, and takes little space.
+            "svg.fonttype": "none",
+            # Equal data give equal files.
+            "svg.hashsalt": "laaciq",
+        },
+    ]
 )
 
 
@@ -54,7 +60,7 @@ def new_figure(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
 
 def name_rows(axes: Axes, names: list[str]) -> None:
     """One named row for each, the first on top."""
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), list(map(printable, names)))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.5, -0.5)
 

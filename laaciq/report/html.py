@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
-
+from laaciq.engine.escaping import html_text, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.spread import Spread
 from laaciq.planning.results import Planning
@@ -51,9 +50,9 @@ def html_report(
             *(_planning(planning) if planning else []),
             *(_profile(profile, evaluation) if profile else []),
             heading("Definitions"),
-            description_list((escape(term), escape(text)) for term, text in wording.definitions(evaluation)),
+            description_list((html_text(term), html_text(text)) for term, text in wording.definitions(evaluation)),
             heading("Reproduce"),
-            code(command),
+            code(shown_command(command)),
         ],
     )
 
@@ -114,34 +113,34 @@ def _profile(profile: Profile, evaluation: Evaluation) -> list[str]:
 
 def _facts(evaluation: Evaluation, plans: PlanSet | None) -> str:
     def shown(fact: wording.Fact) -> str:
-        return f"<code><bdi>{escape(fact.value)}</bdi></code>" if fact.verbatim else escape(fact.value)
+        return f"<code><bdi>{html_text(fact.value)}</bdi></code>" if fact.verbatim else html_text(fact.value)
 
-    return description_list((escape(fact.label), shown(fact)) for fact in wording.facts(evaluation, plans))
+    return description_list((html_text(fact.label), shown(fact)) for fact in wording.facts(evaluation, plans))
 
 
 def _table(evaluation: Evaluation, baseline: Evaluation | None) -> str:
     columns = wording.columns(evaluation, baseline)
-    heads = "".join(f'<th scope="col"{_kind(column)}>{escape(column.heading)}</th>' for column in columns)
+    heads = "".join(f'<th scope="col"{_kind(column)}>{html_text(column.heading)}</th>' for column in columns)
     scales = {c.measure: _largest(evaluation, c.measure) for c in columns if c.measure}
     rows = "\n".join(_row(result, columns, scales) for result in evaluation.worst_first)
     return scrolling(
-        f"<table>\n<caption>{escape(wording.table_caption(evaluation))}</caption>\n"
+        f"<table>\n<caption>{html_text(wording.table_caption(evaluation))}</caption>\n"
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>",
         "Table by language",
     )
 
 
-def _row(result: LanguageResult, columns: list[wording.Column], scales: dict[str, float]) -> str:
+def _row(result: LanguageResult, columns: list[wording.ResultColumn], scales: dict[str, float]) -> str:
     state = "not-served" if not result.served else "collapsed" if result.collapsed else "judged"
     first, *others = columns
-    cells = [f'<th scope="row"><bdi>{escape(first.cell(result))}</bdi></th>']
+    cells = [f'<th scope="row"><bdi>{html_text(first.cell(result))}</bdi></th>']
     for column in others:
         attributes = _kind(column) if column.measure is None else _bar(result, column.measure, scales[column.measure])
-        cells.append(f"<td{attributes}>{escape(column.cell(result))}</td>")
+        cells.append(f"<td{attributes}>{html_text(column.cell(result))}</td>")
     return f'<tr class="{state}">{"".join(cells)}</tr>'
 
 
-def _kind(column: wording.Column) -> str:
+def _kind(column: wording.ResultColumn) -> str:
     return ' class="number"' if column.numeric else ""
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from laaciq.engine.escaping import html_text, markdown_block, markdown_code, markdown_text, shown_command
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread
 from laaciq.planning.results import Planning
@@ -24,23 +23,23 @@ def markdown_report(
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
-        f"**{escaped(evaluation.verdict)}**",
-        *([escaped(wording.baseline_sentence(evaluation, baseline))] if baseline else []),
-        *([escaped(wording.spread_sentence(spread))] if spread else []),
+        f"**{markdown_text(evaluation.verdict)}**",
+        *([markdown_text(wording.baseline_sentence(evaluation, baseline))] if baseline else []),
+        *([markdown_text(wording.spread_sentence(spread))] if spread else []),
         "## What was compared",
         facts_list(evaluation, plans),
         "## By language",
         language_table(evaluation, baseline),
-        escaped(wording.table_caption(evaluation)),
+        markdown_text(wording.table_caption(evaluation)),
         "## Disparity",
-        escaped(" ".join(wording.disparity_sentences(evaluation))),
-        *([escaped(disagreement)] if disagreement else []),
+        markdown_text(" ".join(wording.disparity_sentences(evaluation))),
+        *([markdown_text(disagreement)] if disagreement else []),
         *folded("More statistics", wording.disparity_details(evaluation)),
-        *(["## The plan", escaped(" ".join(wording.planning_sentences(planning)))] if planning else []),
+        *(["## The plan", markdown_text(" ".join(wording.planning_sentences(planning)))] if planning else []),
         "## Definitions",
-        "\n".join(f"- **{term}**: {escaped(meaning)}" for term, meaning in wording.definitions(evaluation)),
+        "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
-        code_block(command),
+        markdown_block(shown_command(command)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -49,12 +48,12 @@ def folded(summary: str, sentences: list[str]) -> list[str]:
     """Closed until the reader opens it, where Markdown is shown as a page."""
     if not sentences:
         return []
-    return [f"<details>\n<summary>{escaped(summary)}</summary>", escaped(" ".join(sentences)), "</details>"]
+    return [f"<details>\n<summary>{html_text(summary)}</summary>", markdown_text(" ".join(sentences)), "</details>"]
 
 
 def facts_list(evaluation: Evaluation, plans: PlanSet | None) -> str:
     return "\n".join(
-        f"- {fact.label}: {code_span(fact.value) if fact.verbatim else escaped(fact.value)}"
+        f"- {fact.label}: {markdown_code(fact.value) if fact.verbatim else markdown_text(fact.value)}"
         for fact in wording.facts(evaluation, plans)
     )
 
@@ -69,28 +68,6 @@ def table(headings: list[str], rows: list[list[str]], *, numeric: list[bool]) ->
     lines = [
         headings,
         ["---:" if right else "---" for right in numeric],
-        *([escaped(cell) for cell in row] for row in rows),
+        *([markdown_text(cell) for cell in row] for row in rows),
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def escaped(text: str) -> str:
-    """Text in one line that no Markdown reader takes for markup; intervals such as [2.8, 3.7] stay readable."""
-    one_line = " ".join(text.split())
-    return re.sub(r"[\\`*_<|~]|(?<=\])[(\[]|!(?=\[)", r"\\\g<0>", one_line)
-
-
-def code_span(text: str) -> str:
-    one_line = " ".join(text.split())
-    fence = "`" * (_longest_run(one_line) + 1)
-    padding = " " if "`" in one_line else ""
-    return f"{fence}{padding}{one_line}{padding}{fence}"
-
-
-def code_block(text: str, language: str = "sh") -> str:
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)

@@ -1,11 +1,11 @@
-"""What to do after a run: from what was measured to the command that helps most."""
+"""The next step after a run: the command that helps most, given the result."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from pathlib import Path
 
+from laaciq.engine.escaping import shell_command, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent
 from laaciq.options import RunOptions
@@ -23,11 +23,11 @@ _SIZE = frozenset({"bits", "group_size"})
 
 
 def next_steps(evaluation: Evaluation, options: RunOptions, *, bits_per_weight: float, folder: Path) -> list[str]:
-    """The last lines of a run: languages that are not served, what is wrong, and a command after 'Next:'.
+    """The last lines of a run: languages that are not served, problems, and a command after 'Next:'.
 
-    If a language collapsed or lost more than half: the default method if another was used, else one more bit per weight, else the study
-    that finds the blocks that cost it. If none did: the check that holds later runs to what was measured here. `bits_per_weight` is the
-    size in the blocks.
+    If a language collapsed or D exceeds 50 %, the command is a run with the default method if another was used, else with one more bit per
+    weight, else the study that shows which blocks cause the loss. Otherwise it is the check that compares later runs with this one.
+    `bits_per_weight` is the size in the blocks.
     """
     lines = _not_served(evaluation)
     served = [result for result in evaluation.worst_first if result.served]
@@ -61,25 +61,27 @@ def _repair(broken: list[LanguageResult], options: RunOptions, bits_per_weight: 
         remedy = f"{bits_per_weight:.2f} bits per weight are too few; try one more."
         command = _rerun(options, _MEASURED, budget=round(bits_per_weight + 1, 2))
     else:
-        remedy = f"More than {bits_per_weight:.2f} bits per weight will hardly help; find the blocks that cost it."
-        command = shlex.join(["laaciq", "sensitivity", options.model])
+        remedy = (
+            f"More than {bits_per_weight:.2f} bits per weight will hardly help; find the blocks that cause the loss."
+        )
+        command = shell_command(["laaciq", "sensitivity", options.model])
     return [f"{worst.name} {loss}{others}. {remedy}", f"Next: {command}"]
 
 
 def _rerun(options: RunOptions, kept: frozenset[str], **changed: object) -> str:
-    """The command of a run with the `kept` ones of the options, and with those that are `changed`."""
+    """The command of a run with those options that are in `kept`, and with the `changed` ones."""
     given = {name: getattr(options, name) for name in options.model_fields_set & kept}
-    return RunOptions.of(**given, **changed).command
+    return shown_command(RunOptions.of(**given, **changed).command)
 
 
 def _check(evaluation: Evaluation, worst: LanguageResult, folder: Path) -> str:
     words = ["laaciq", "check", str(folder), "--max-D", _limit(worst.degradation.value if worst.degradation else 0.0)]
     if evaluation.disparity is not None:
         words += ["--max-disparity", _limit(evaluation.disparity.plug_in.value)]
-    return shlex.join(words)
+    return shell_command(words)
 
 
 def _limit(measured: float) -> str:
-    """Rounded up, and at least one step: a limit of zero would fail by noise."""
-    # Less than a millionth of a step is an error of floats.
+    """The measured value, rounded up, at least one step: a limit of zero would fail by noise."""
+    # Differences below a millionth of a step are rounding errors.
     return f"{max(1, math.ceil(measured / _STEP - 1e-6)) * _STEP:.2f}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from matplotlib.figure import Figure
 
+from laaciq.engine.escaping import html_text
 from laaciq.report.figures import inline_svg
 
+# The page loads nothing and runs nothing. Styles and the pixels of heat maps stand in it.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --muted: #59636e; --paper: #ffffff; --rule: #d8dee4; --bar: #cfe3f3; --bad: #f6d5c3; }
 @media (prefers-color-scheme: dark) {
@@ -40,8 +42,9 @@ def page(title: str, body: Iterable[str]) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
+<title>{html_text(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
@@ -54,32 +57,32 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def heading(text: str, level: int = 2) -> str:
-    return f"<h{level}>{escape(text)}</h{level}>"
+    return f"<h{level}>{html_text(text)}</h{level}>"
 
 
 def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>" if text else ""
+    return f"<p>{html_text(text)}</p>" if text else ""
 
 
 def verdict(text: str) -> str:
-    return f'<p class="verdict">{escape(text)}</p>'
+    return f'<p class="verdict">{html_text(text)}</p>'
 
 
 def bullets(items: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+    return f"<ul>{''.join(f'<li>{html_text(item)}</li>' for item in items)}</ul>"
 
 
 def code(text: str) -> str:
-    return f"<pre><code>{escape(text)}</code></pre>"
+    return f"<pre><code>{html_text(text)}</code></pre>"
 
 
 def details(summary: str, body: str) -> str:
     """Folded away until the reader opens it."""
-    return f"<details>\n<summary>{escape(summary)}</summary>\n{body}\n</details>"
+    return f"<details>\n<summary>{html_text(summary)}</summary>\n{body}\n</details>"
 
 
 def drawing(figure: Figure, caption: str) -> str:
-    label = escape(caption)
+    label = html_text(caption)
     return (
         f'<figure>\n<div class="scroll" role="img" aria-label="{label}" tabindex="0">{inline_svg(figure, caption)}</div>\n'
         f"<figcaption>{label}</figcaption>\n</figure>"
@@ -89,10 +92,10 @@ def drawing(figure: Figure, caption: str) -> str:
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, label: str, text_columns: int = 1) -> str:
     """Plain text in cells; the first `text_columns` stand to the left, numbers to the right."""
     kinds = ["" if place < text_columns else ' class="number"' for place in range(len(headings))]
-    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(headings, kinds, strict=True))
+    head = "".join(f'<th scope="col"{kind}>{html_text(name)}</th>' for name, kind in zip(headings, kinds, strict=True))
     lines = [
-        f'<tr><th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row[1:], kinds[1:], strict=True))
+        f'<tr><th scope="row">{html_text(row[0])}</th>'
+        + "".join(f"<td{kind}>{html_text(cell)}</td>" for cell, kind in zip(row[1:], kinds[1:], strict=True))
         + "</tr>"
         for row in rows
     ]
@@ -103,7 +106,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, label: str,
 
 def scrolling(content: str, label: str) -> str:
     """A part that scrolls must be reachable by keyboard."""
-    return f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0">\n{content}\n</div>'
+    return f'<div class="scroll" role="region" aria-label="{html_text(label)}" tabindex="0">\n{content}\n</div>'
 
 
 def description_list(pairs: Iterable[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""The sentences and numbers of every report, as plain text: each format escapes them."""
+"""The sentences and numbers of all reports, as plain text; each format escapes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from laaciq.report.numbers import ABSENT, bits_estimate, byte_size, number
 
 TITLE = "What quantization costs each language"
 MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "bits_per_passage": "bits per passage"}
-# What is measured beside a plan, at its size.
+# Measured beside a plan, at the same size.
 BASELINE = "baseline (GPTQ, calibrated on English)"
 EXPLANATION = (
     "The theory expects the loss of a language to depend on how much it uses blocks with heavy-tailed weights (high κ_eff). These plots show "
@@ -27,15 +27,15 @@ EXPLANATION = (
 
 
 class Fact(NamedTuple):
-    """A line of what was compared. A `verbatim` value is a name, printed as it is."""
+    """One line about what was compared. A `verbatim` value is a name and printed unchanged."""
 
     label: str
     value: str
     verbatim: bool = False
 
 
-class Column(NamedTuple):
-    """A column of the table by language. `measure` is the key in `MEASURES` of what it shows, if any."""
+class ResultColumn(NamedTuple):
+    """A column of the table by language. `measure` is its key in `MEASURES`, if any."""
 
     heading: str
     cell: Callable[[LanguageResult], str]
@@ -44,7 +44,7 @@ class Column(NamedTuple):
 
 
 def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
-    """What was compared."""
+    """What was compared, line by line."""
     kind = "parallel texts: the same content in every language" if evaluation.parallel else "texts are not parallel"
     lines = [
         Fact("Original", evaluation.original, verbatim=True),
@@ -72,23 +72,23 @@ def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
     return lines
 
 
-def columns(evaluation: Evaluation, baseline: Evaluation | None = None) -> list[Column]:
-    """`baseline` adds its D of each language."""
-    beside = [] if baseline is None else [Column("Baseline D", lambda r: _degradation(baseline[r.language]))]
-    bits_per_passage = Column("Bits per passage", _bits_per_passage, "bits_per_passage")
+def columns(evaluation: Evaluation, baseline: Evaluation | None = None) -> list[ResultColumn]:
+    """The columns of the table by language; `baseline` adds its D."""
+    beside = [] if baseline is None else [ResultColumn("Baseline D", lambda r: _degradation(baseline[r.language]))]
+    bits_per_passage = ResultColumn("Bits per passage", _bits_per_passage, "bits_per_passage")
     return [
-        Column("Language", lambda r: f"{r.name} ({r.language})", numeric=False),
-        Column("Script", lambda r: r.script, numeric=False),
-        Column("Degradation D", _degradation, "degradation"),
+        ResultColumn("Language", lambda r: f"{r.name} ({r.language})", numeric=False),
+        ResultColumn("Script", lambda r: r.script, numeric=False),
+        ResultColumn("Degradation D", _degradation, "degradation"),
         *beside,
-        Column("Relative bits", _relative_bits, "relative_bits"),
+        ResultColumn("Relative bits", _relative_bits, "relative_bits"),
         *([bits_per_passage] if evaluation.parallel else []),
-        Column("Bits per byte, original", lambda r: number(r.original.bits_per_byte, 3)),
-        Column("Bits per byte, quantized", lambda r: number(r.quantized.bits_per_byte, 3)),
-        Column("KL per token", lambda r: number(r.kl_per_token, 3)),
-        Column("Same top token", lambda r: percent(r.top_agreement)),
-        Column("Passages", lambda r: f"{r.passages:,}"),
-        Column("Note", _note, numeric=False),
+        ResultColumn("Bits per byte, original", lambda r: number(r.original.bits_per_byte, 3)),
+        ResultColumn("Bits per byte, quantized", lambda r: number(r.quantized.bits_per_byte, 3)),
+        ResultColumn("KL per token", lambda r: number(r.kl_per_token, 3)),
+        ResultColumn("Same top token", lambda r: percent(r.top_agreement)),
+        ResultColumn("Passages", lambda r: f"{r.passages:,}"),
+        ResultColumn("Note", _note, numeric=False),
     ]
 
 
@@ -106,7 +106,7 @@ def _bits_per_passage(result: LanguageResult) -> str:
 
 
 def _with_interval(result: LanguageResult, estimate: Estimate, shown: Callable[[Estimate], str]) -> str:
-    # One document has no spread, and so no interval.
+    # One document has no variance, and so no interval.
     return shown(estimate) if result.documents > 1 else shown(estimate).partition(" [")[0]
 
 
@@ -123,12 +123,12 @@ def table_caption(evaluation: Evaluation) -> str:
     if rough := rough_intervals(evaluation.fewest_documents):
         caption += f" {rough}"
     if evaluation.summary.not_served:
-        caption += " Languages that the original does not serve come last and are not counted."
+        caption += " Languages that the original does not serve come last and are left out of all figures."
     return caption
 
 
 def disparity_sentences(evaluation: Evaluation) -> list[str]:
-    """How unequally the languages pay: the estimate, its interval, and the verdict."""
+    """How unequal the losses are: the estimate, its interval, and the verdict."""
     sentences = []
     if names := _names(evaluation, evaluation.summary.collapsed):
         sentences.append(f"Collapsed, and not counted in the disparity: {names}.")
@@ -161,7 +161,7 @@ def _hurt(evaluation: Evaluation) -> list[str]:
 
 
 def disparity_details(evaluation: Evaluation) -> list[str]:
-    """Further statistics of the same question."""
+    """Further statistics on the disparity."""
     disparity, share = evaluation.disparity, evaluation.summary.half_loss_passage_share
     sentences = []
     if disparity is not None:
@@ -182,7 +182,7 @@ def _p_value(p: float) -> str:
 
 
 def disagreement(evaluation: Evaluation) -> str | None:
-    """A sentence if measures name different worst languages."""
+    """A sentence if the measures name different worst languages; None otherwise."""
     summary = evaluation.summary
     if summary.rankings_agree:
         return None
@@ -212,7 +212,7 @@ def definitions(evaluation: Evaluation) -> list[tuple[str, str]]:
         ),
         (
             "Not served",
-            f"The original needs more than {number(evaluation.served_bound)} bits per byte. Such a language is shown but not counted.",
+            f"The original needs more than {number(evaluation.served_bound)} bits per byte. It is shown but left out of all figures.",
         ),
         (
             "Collapsed",
@@ -226,14 +226,14 @@ def baseline_sentence(evaluation: Evaluation, baseline: Evaluation) -> str:
     """The worst-off language and the mean loss, with the baseline and with this plan."""
     with_baseline, with_plan = _worst_off(baseline), _worst_off(evaluation)
     sentence = f"With the baseline ({baseline.quantized}) {with_baseline}; with this plan {with_plan}."
-    # A mean without the languages that collapsed would flatter.
+    # A mean without the collapsed languages would look too good.
     if baseline.summary.collapsed or evaluation.summary.collapsed or evaluation.summary.mean is None:
         return sentence
     return f"{sentence} The mean loss is {percent(baseline.summary.mean)} and {percent(evaluation.summary.mean)}."
 
 
 def spread_sentence(spread: Spread) -> str:
-    """How far losses move when other calibration text is drawn. Intervals cover the test passages alone."""
+    """How much losses vary with the draw of calibration text. Intervals cover only the test passages."""
 
     def between(values: list[float | None]) -> str:
         known = [value for value in values if value is not None]
@@ -244,7 +244,7 @@ def spread_sentence(spread: Spread) -> str:
     return (
         f"Over {spread.draws} draws of calibration text the worst-off language loses {between(spread.worst)}, "
         f"the mean is {between(spread.mean)}, and disparity is {between(spread.disparity)}. "
-        "The intervals above cover the draw of test passages alone."
+        "The intervals above cover only the choice of test passages."
     )
 
 
@@ -258,7 +258,7 @@ def _worst_off(evaluation: Evaluation) -> str:
 
 
 def planning_sentences(planning: Planning) -> list[str]:
-    """How the plan was made."""
+    """How the plan was made, in sentences."""
     best, agreement = planning.rounds[planning.chosen], planning.agreement
     worst = max(range(len(planning.languages)), key=lambda i: best.losses[i])
     probes = "the plan" if len(planning.probes) == 1 else f"the {len(planning.probes)} plans"
@@ -268,7 +268,7 @@ def planning_sentences(planning: Planning) -> list[str]:
         f"losses have r = {number(agreement.r, 2)} on a logarithmic scale and a median error of {percent(agreement.error)}.",
         f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} "
         f"was best: its worst-off language, {planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. "
-        "Test text decided nothing.",
+        "Test text was not used.",
     ]
     if planning.held_out:
         sentences.append(f"Planning read no text in {', '.join(planning.held_out)}.")
@@ -276,7 +276,7 @@ def planning_sentences(planning: Planning) -> list[str]:
 
 
 def prediction_sentence(screening: Screening) -> str:
-    """What the theory predicted. Where that hangs on how languages use outlier blocks, a few passages do not tell."""
+    """The theory's prediction. If it depends on how languages use outlier blocks, a few passages are not enough."""
     outliers, _, coarse = screening.conditions
     if screening.sampled and outliers.answer and coarse.answer:
         return (
@@ -290,8 +290,8 @@ def sampled_sentence(profile: Profile) -> str:
     """Why activations are not plotted."""
     most = max(language.passages for language in profile.languages)
     return (
-        f"Activations are not plotted, because this method needs no more than {most} passages per language of the profile, too few to "
-        "explain a loss. 'laaciq profile' reads all calibration text."
+        f"Activations are not plotted: this method profiles only {most} passages per language, too few to explain a loss. "
+        "'laaciq profile' reads all calibration text."
     )
 
 

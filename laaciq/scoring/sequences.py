@@ -19,6 +19,7 @@ from laaciq.corpus import Language, Passages
 from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
+from laaciq.scoring.chat_templates import render_chat
 
 CORRUPTED_SHARE = 0.15
 MEAN_SPAN = 3
@@ -93,10 +94,7 @@ def first_tokens(tokenizer: Any, text: str, most: int) -> str:
 
 
 def _chat_prefix(tokenizer: Any, language: Language) -> list[int]:
-    if not getattr(tokenizer, "chat_template", None):
-        raise BadOption("this tokenizer has no chat template: leave out --chat")
-    request = [{"role": "user", "content": f"Write a short passage in {language.name}."}]
-    text = tokenizer.apply_chat_template(request, add_generation_prompt=True, tokenize=False)
+    text = render_chat(tokenizer, f"Write a short passage in {language.name}.")
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 

@@ -75,7 +75,7 @@ class _Subject:
         longest, total = model.longest, options.prompt_tokens + options.new_tokens
         if longest is not None and total > longest:
             raise BadOption(
-                f"{options.prompt_tokens} tokens of prompt and {options.new_tokens} new ones are {total}, "
+                f"{options.prompt_tokens} tokens of prompt and {options.new_tokens} new ones make {total}, and "
                 f"{model.folder.name} takes {longest}: give fewer"
             )
         # Greedy, and exactly `new_tokens`: no end token, and none of the checkpoint's settings such as beams.

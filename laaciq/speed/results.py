@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.options import SpeedOptions
+from laaciq.strict import StrictModel
 
 ROUNDS = 5
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Request(_Strict):
+class Request(StrictModel):
     """What the parent process sends to the child."""
 
     checkpoint: str
@@ -22,7 +17,7 @@ class Request(_Strict):
     options: SpeedOptions
 
 
-class SpeedMeasurement(_Strict):
+class SpeedMeasurement(StrictModel):
     """One model. Speeds are tokens per second over the whole batch; `decoding` is None for a masked model.
 
     `weight_bytes` counts parameters and buffers in memory, and the tables that kernels hold beside them; `peak_bytes` is the peak
@@ -36,7 +31,7 @@ class SpeedMeasurement(_Strict):
     peak_bytes: int | None
 
 
-class Ratios(_Strict):
+class Ratios(StrictModel):
     """Quantized over original: above 1 is faster, or larger."""
 
     prefill: float
@@ -50,7 +45,7 @@ class Ratios(_Strict):
         return cls.model_validate({name: None if None in pair else pair[0] / pair[1] for name, pair in pairs.items()})
 
 
-class Kernels(_Strict):
+class Kernels(StrictModel):
     """Number of quantized layers on int4 kernels and on dequantized weights; `reasons` for the latter, each with its number of layers.
 
     A layer on int4 kernels still dequantizes for a product of more than `largest_product` tokens × weights; None means no bound.
@@ -62,7 +57,7 @@ class Kernels(_Strict):
     largest_product: int | None
 
 
-class Bench(_Strict):
+class Bench(StrictModel):
     """Speeds are medians of `rounds` after a warm-up. `kernels` is None if the checkpoint is not one of ours."""
 
     options: SpeedOptions

@@ -1,1 +1,1 @@
-"""Honest statistics, as pure functions on arrays."""
+"""Statistics as pure functions on arrays."""

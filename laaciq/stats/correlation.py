@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from laaciq.stats.bootstrap import percentile_interval
+from laaciq.stats.estimate import TAIL
 from laaciq.stats.heterogeneity import exceedance_p
 
 DRAWS = 10_000
@@ -35,8 +35,8 @@ def pearson(x: ArrayLike, y: ArrayLike, *, draws: int = DRAWS, seed: int = 0) ->
     that n of them are fewer than n independent pairs, and both p and interval are then too hopeful. r sees straight lines alone, and one
     far point can make or break it.
 
-    >>> found = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
-    >>> f"r = {found.r:.2f}, p = {found.p:.3f}"
+    >>> correlation = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
+    >>> f"r = {correlation.r:.2f}, p = {correlation.p:.3f}"
     'r = 0.80, p = 0.104'
     """
     x, y = _columns(x, y)
@@ -44,8 +44,9 @@ def pearson(x: ArrayLike, y: ArrayLike, *, draws: int = DRAWS, seed: int = 0) ->
     drawn = np.random.default_rng(seed).integers(len(x), size=(draws, len(x)))
     resampled_x, resampled_y = x[drawn], y[drawn]
     defined = (np.ptp(resampled_x, axis=1) > 0) & (np.ptp(resampled_y, axis=1) > 0)
-    low, high = percentile_interval(_row_correlations(resampled_x[defined], resampled_y[defined]))
-    return Correlation(float(result.statistic), len(x), float(result.pvalue), low, high)
+    drawn_r = _row_correlations(resampled_x[defined], resampled_y[defined])
+    low, high = np.quantile(drawn_r, [TAIL, 1 - TAIL])
+    return Correlation(float(result.statistic), len(x), float(result.pvalue), float(low), float(high))
 
 
 def permutation_p(x: ArrayLike, y: ArrayLike, draws: int = DRAWS, seed: int = 0) -> float:
@@ -65,7 +66,7 @@ def permutation_p(x: ArrayLike, y: ArrayLike, draws: int = DRAWS, seed: int = 0)
 def _columns(x: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"columns of shapes {x.shape} and {y.shape} are no pairs: give two of one length")
+        raise ValueError(f"columns of shapes {x.shape} and {y.shape} cannot be paired: give two of the same length")
     if len(x) < 3:
         raise ValueError(f"{len(x)} pairs are too few for a correlation: give at least 3")
     for name, column in (("first", x), ("second", y)):

@@ -51,11 +51,13 @@ def maximum_estimate(joint: JointEstimates, noise: np.ndarray) -> Estimate:
 
 
 def range_estimate(joint: JointEstimates, noise: np.ndarray) -> RangeEstimate:
-    """max D − min D for D = exp(θ) − 1, of at least two quantities θ.
+    """max D − min D for D = exp(θ) − 1; of a single quantity θ it is 0.
 
     Every quantity gets a band θ̂ᵢ ± k·wᵢ. Were all equal, some two bands would lie apart in 2.5 % of cases: if two do, the quantities
     differ beyond noise, and the lower end is the largest gap between bands, with k then computed for those that may be extreme alone.
     """
+    if len(joint.values) == 1:
+        return RangeEstimate(Estimate(value=0.0, low=0.0, high=0.0), 0.0)
     centred = joint.about_mean()
     noise = noise - noise.mean(1, keepdims=True)
     scale = working_scale(centred.variances, centred.freedom, np.median(centred.variances))

@@ -46,7 +46,7 @@ class Part:
 class JointEstimates:
     """`values`, the `covariance` of their noise, and the `parts` that the noise is the sum of.
 
-    Parallel text is one part that all languages share; otherwise every language is a part of its own. Draws of calibration text are
+    Parallel text is one part that all languages share; otherwise every language is a separate part. Draws of calibration text are
     one more part.
     """
 

@@ -1,1 +1,1 @@
-"""Studies of one model: interventions on its parts, its bits or the text that it is calibrated on, each measured by language."""
+"""Studies of one model: interventions on its parts, bits or calibration text, each measured by language."""

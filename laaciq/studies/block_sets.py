@@ -1,8 +1,8 @@
-"""Sets of blocks to protect, and which of them an additive model of the losses prefers, exactly.
+"""Sets of protected blocks, and the exact optimum under an additive model of the losses.
 
-The model: protecting block l takes g_l(λ) off language λ's loss, whatever else is protected, so that the set S leaves
-L(S, λ) = L(∅, λ) − Σ_{l ∈ S} g_l(λ). What is minimised is the worst language's, max_λ L(S, λ). g_l is measured by protecting l alone, among
-quantized blocks: that is nearer to a model of which a few blocks are protected than quantizing l alone, and predicts better.
+The model: protecting block l lowers language λ's loss by g_l(λ), whatever else is protected, so that the set S leaves L(S, λ) = L(∅, λ) −
+Σ_{l ∈ S} g_l(λ). The worst language's loss, max_λ L(S, λ), is minimised. g_l is measured by protecting l alone among quantized blocks. That
+is closer to a model with a few protected blocks than quantizing l alone, and predicts better.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from laaciq.errors import BadOption, LaaciqError
 
-# Up to here all sets are looked at; beyond, a mixed-integer program finds the same ones.
+# Up to this number all sets are enumerated; above it a mixed-integer program gives the same result.
 ENUMERATED = 10**6
 
 
 def set_count(blocks: int, protect: int) -> int:
-    """C(blocks, protect), of a number of blocks that can be protected."""
+    """C(blocks, protect); an error if so many blocks cannot be protected."""
     if not 1 <= protect < blocks:
         raise BadOption(f"{protect} protected blocks are out of range: the model has {blocks}; give 1 to {blocks - 1}")
     return comb(blocks, protect)
 
 
 def block_sets(blocks: int, protect: int) -> list[tuple[int, ...]]:
-    """All sets of so many blocks, in lexicographic order."""
+    """All sets of this many blocks, in lexicographic order."""
     return list(combinations(range(blocks), protect))
 
 
@@ -42,7 +42,7 @@ def predicted_worst(sets: np.ndarray, unprotected: np.ndarray, gains: np.ndarray
 def best_sets(
     unprotected: np.ndarray, gains: np.ndarray, protect: int, *, count: int, enumerated: int = ENUMERATED
 ) -> list[tuple[int, ...]]:
-    """The `count` sets of least predicted worst loss, best first."""
+    """The `count` sets with the smallest predicted worst loss, best first."""
     blocks = gains.shape[1]
     if comb(blocks, protect) <= enumerated:
         sets = block_sets(blocks, protect)
@@ -57,9 +57,9 @@ def best_sets(
 def _best_other(
     unprotected: np.ndarray, gains: np.ndarray, protect: int, excluded: list[tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """The best set that is not excluded: x_l ∈ {0, 1} says whether l is protected, t is the worst loss.
+    """The best set that is not excluded. x_l ∈ {0, 1} says whether l is protected, t is the worst loss.
 
-    min t  with  t + Σ g_l(λ) x_l ≥ L(∅, λ) for every λ,  Σ x_l = k,  Σ_{l ∈ S} x_l ≤ k − 1 for every excluded S.
+    min t with t + Σ g_l(λ) x_l ≥ L(∅, λ) for every λ, Σ x_l = k, Σ_{l ∈ S} x_l ≤ k − 1 for every excluded S.
     """
     languages, blocks = gains.shape
     constraints = [

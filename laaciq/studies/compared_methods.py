@@ -1,4 +1,4 @@
-"""What can be compared, by the names that users write: back ends, and methods of ours."""
+"""Methods that can be compared, by the names that users type: back ends, and our methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS = ("planned", "gptq")
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """A back end, or a method of ours; a planned one may have its size in bits per weight: 'planned@4.125'."""
+    """A back end or one of our methods; a planned method may have a size in bits per weight: 'planned@4.125'."""
 
     name: str
     backend: Backend | None = None
@@ -34,16 +34,16 @@ class ComparedMethod:
         return METHODS[self.method].reads_text if self.backend is None else self.backend.reads_text
 
     def options(self, bits: int) -> WeightOptions:
-        """Of a method of ours. Without a size, a plan may take what plain groups of 64 take: a quarter of a bit above `bits`."""
+        """Options of one of our methods. Without a size, a plan gets that of plain groups of 64: a quarter of a bit above `bits`."""
         size = {"bits": bits} if self.budget is None else {"budget": self.budget}
         return WeightOptions.of(method=self.method, **size)
 
 
 def conditions(compared: Iterable[ComparedMethod]) -> list[Condition]:
-    """Options of `laaciq compare` that have an effect on some of these methods only."""
+    """Conditions for options of `laaciq compare` that affect only some of these methods."""
     methods = list(compared)
-    text_free = "has no effect, as none of these methods reads text: compare one that does, such as gptq"
-    sized = "has no effect, as every method here has a size of its own: leave it out"
+    text_free = "has no effect, because none of these methods reads text: compare one that does, such as gptq"
+    sized = "has no effect, because each method here names its own size: leave it out"
     return [
         Only(
             frozenset({"calibration", "calibration_passages"}), lambda _: any(m.reads_text for m in methods), text_free
@@ -53,7 +53,7 @@ def conditions(compared: Iterable[ComparedMethod]) -> list[Condition]:
 
 
 def find_compared_methods(names: Iterable[str] | None) -> list[ComparedMethod]:
-    """Each once; by default every back end and two methods of ours."""
+    """The named methods, each once; by default every back end and two of our methods."""
     return [find_compared_method(name) for name in dict.fromkeys((*BACKENDS, *OURS) if names is None else names)]
 
 
@@ -66,13 +66,13 @@ def find_compared_method(name: str) -> ComparedMethod:
     known = (*BACKENDS, *METHODS)
     near = difflib.get_close_matches(name, known, n=1)
     raise BadOption(
-        f"unknown method {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}")
+        f"unknown method {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"known methods: {', '.join(known)}")
     )
 
 
 def _size(name: str, text: str) -> float:
     if not METHODS[name.partition("@")[0]].planned:
-        raise BadOption(f"{name!r}: only a planned method has a size of its own, such as 'planned@4.125'")
+        raise BadOption(f"{name!r}: only a planned method takes a size, as in 'planned@4.125'")
     try:
         return float(text)
     except ValueError:

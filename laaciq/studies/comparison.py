@@ -1,35 +1,33 @@
-"""A comparison: one row per method, with what each language lost and the size, or the reason why there is none."""
+"""A comparison: one row per method, with the loss of each language and the size, or the reason why the method failed."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from laaciq.engine.display import Displayed
 from laaciq.evaluation import Evaluation, LanguageResult
+from laaciq.strict import StrictModel
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Made(_Result):
-    """How a quantized model came about. Bits a weight are counted in full, what was left alone at 16, over the linear layers of the blocks
-    and over the whole model. `left_alone` names the linear layers of the blocks that were not quantized, `notes` what was warned of."""
+class Made(StrictModel):
+    """How a quantized model was made. Bits per weight count everything, unquantized weights at 16, over the linear layers of the blocks and
+    over the whole model. `left_alone` names linear layers of the blocks that were not quantized; `notes` are warnings.
+    """
 
     by: str
     settings: str
     block_bits_per_weight: float
     model_bits_per_weight: float
     layers: int
-    left_alone: list[str] = []
+    left_alone: list[str] = Field(default_factory=list)
     seconds: float
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
 
 
-class Row(_Result):
-    """One method. It has `made` and `evaluation`, or else a `reason`; `missing` where that is a library that is not installed."""
+class Row(StrictModel):
+    """One method, with `made` and `evaluation`, or with a `reason`. `missing` is set if a library is not installed."""
 
     version: Literal[1] = 1
     method: str
@@ -42,13 +40,13 @@ class Row(_Result):
 
     @property
     def worst(self) -> LanguageResult | None:
-        """The served language that lost most, collapsed ones included."""
+        """The served language with the largest loss, including collapsed ones."""
         served = [r for r in self.evaluation.worst_first if r.served] if self.evaluation else []
         return served[0] if served else None
 
 
-class Comparison(Displayed, _Result):
-    """`calibration` is as requested: 'all', a language's code, or where texts were."""
+class Comparison(Displayed, StrictModel):
+    """`calibration` is as requested: 'all', a language code, or the path of texts."""
 
     version: Literal[1] = 1
     model: str
@@ -65,7 +63,7 @@ class Comparison(Displayed, _Result):
 
     @property
     def measured(self) -> list[Row]:
-        """Least loss of the worst-off language first; where no language is served, in the order requested."""
+        """Measured rows, smallest loss of the worst-off language first; in the requested order if no language is served."""
         return sorted(
             (row for row in self.rows if row.reason is None), key=lambda row: row.worst.loss.value if row.worst else 0.0
         )

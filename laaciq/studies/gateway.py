@@ -1,7 +1,7 @@
 """Gateway search: which few blocks, kept in 16 bits, help the worst-off language most.
 
-The theory says: the first, the last and one in between (its case is {0, 9, 11}). Here every set is tried. Sets are chosen on validation text;
-the best, the theory's and no protection at all are then measured on test text.
+The theory names the first, the last and one block in between (its case is {0, 9, 11}). This study tries every set. Sets are chosen on
+validation text. The best sets, the theory's and no protection are then measured on test text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 from scipy.stats import spearmanr
 
 from laaciq.corpus import Texts
@@ -18,6 +17,7 @@ from laaciq.engine.display import Displayed
 from laaciq.errors import BrokenTexts
 from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, WeightOptions
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.studies.block_sets import best_sets, block_sets, predicted_worst, set_count
 from laaciq.studies.outcomes import Measure, Outcomes, Rank, outcomes
 from laaciq.studies.protection import BlockSet
@@ -27,24 +27,21 @@ from laaciq.trials.losses import DRAWS
 from laaciq.trials.measurement import PassageLosses
 from laaciq.trials.session import Session
 
-# What is read, at most, of every language: 320 tokens to choose by and 1,920 to report on.
+# Most text per language: 320 tokens for the choice and 1,920 for the report.
 VALIDATION_PASSAGES, TEST_PASSAGES, PASSAGE_TOKENS = 10, 60, 32
-# Up to so many sets all are measured; beyond, the additive model proposes CANDIDATES.
+# Up to this many sets all are measured; above it the additive model proposes CANDIDATES.
 EXHAUSTIVE, CANDIDATES = 500, 20
-# Best sets that are measured on test text.
+# Number of best sets to measure on test text.
 REPORTED = 3
-# The theory's set, found on a model of twelve blocks.
+# The set that the theory names, for a model of twelve blocks.
 PUBLISHED_SET = (0, 9, 11)
 _RANKED: tuple[Measure, ...] = ("worst", "disparity")
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MeasuredSet(_Result):
-    """One set of protected blocks on validation text: ΔNLL per token of the worst language, max D − min D, mean ΔNLL; what the additive
-    model says of the worst; bits a weight in the blocks and how many times smaller the model is than in 16 bits."""
+class MeasuredSet(StrictModel):
+    """One set of protected blocks on validation text: ΔNLL per token of the worst language, max D − min D, mean ΔNLL; the additive model's
+    prediction of the worst; bits per weight in the blocks, and how many times smaller the model is than in 16 bits.
+    """
 
     blocks: BlockSet
     worst: float
@@ -56,9 +53,10 @@ class MeasuredSet(_Result):
     compression: float
 
 
-class ReportedSet(_Result):
-    """One set on test text. `names` say why it is here; ranks are those on validation text, None where nothing is protected.
-    `behind_best` is its worst ΔNLL minus that of the best set, paired."""
+class ReportedSet(StrictModel):
+    """One set on test text. `names` say why it is listed. Ranks are those on validation text, None if nothing is protected. `behind_best`
+    is its worst ΔNLL minus that of the best set, paired.
+    """
 
     names: list[str]
     blocks: BlockSet
@@ -73,14 +71,13 @@ class ReportedSet(_Result):
     compression: float
 
 
-class Gateway(Displayed, _Result):
-    """Sets of `protect` blocks of the model's `blocks`: `sets`, as measured on validation text, best first by worst loss, and `tested`.
+class Gateway(Displayed, StrictModel):
+    """Sets of `protect` blocks of the model's `blocks`: `sets` on validation text, best first by worst loss, and `tested` on test text.
 
-    `possible` is the number of all sets; where `sets` are fewer, they are the additive model's best and those of the theory, and ranks are
-    among them. `best_share[measure][block]` is the share of resamples in which the set that is best by the measure, "worst" or "disparity",
-    holds the block. `additive_correlation` is Spearman's, between predicted and measured worst loss; None with fewer than
-    three sets or where all are alike.
-    Languages that the original does not serve are named, and left out of all else.
+    `possible` is the number of all sets. If `sets` are fewer, they are the additive model's best and the theory's, and ranks are among
+    them. `best_share[measure][block]` is the share of resamples in which the best set by the measure, "worst" or "disparity", contains the
+    block. `additive_correlation` is Spearman's, between predicted and measured worst loss; None with fewer than three sets or if all are
+    equal. Languages that the original does not serve are listed and otherwise left out.
     """
 
     version: Literal[1] = 1
@@ -111,10 +108,10 @@ class Gateway(Displayed, _Result):
 
 
 def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHAUSTIVE) -> Gateway:
-    """Quantize all blocks but some, for every set of `options.protect` blocks where there are at most `exhaustive`, else for the best sets by
-    an additive model.
+    """The gateway study: all blocks except a set of `options.protect` are quantized, for every set if there are at most `exhaustive`, else
+    for the best sets by an additive model.
 
-    Of every language the first 32 tokens of 10 validation and of 60 test passages are read.
+    For every language the first 32 tokens of 10 validation and 60 test passages are read.
     """
     model, seed = session.original, session.options.seed
     count = len(model.anatomy.block_names)
@@ -198,7 +195,7 @@ def _outcomes(
 
 
 def _candidates(unprotected: np.ndarray, gains: np.ndarray, protect: int) -> list[BlockSet]:
-    """The additive model's best, its best with first and last block, and the theory's."""
+    """The additive model's best sets, its best with first and last block, and the theory's."""
     blocks = gains.shape[1]
     sets = best_sets(unprotected, gains, protect, count=CANDIDATES)
     if protect > 2:
@@ -214,7 +211,7 @@ def _candidates(unprotected: np.ndarray, gains: np.ndarray, protect: int) -> lis
 
 
 def _names(chosen: Outcomes, sets: list[BlockSet], blocks: int) -> dict[BlockSet, list[str]]:
-    """The sets to be measured on test text, and why each."""
+    """The sets to measure on test text, with the reasons."""
     names: dict[BlockSet, list[str]] = {}
     by_rank = sorted(range(len(sets)), key=lambda index: chosen.observed["worst"][index])
     for place, index in enumerate(by_rank[:REPORTED]):

@@ -1,4 +1,4 @@
-"""Mixes of calibration text: how much each language counts. The shares sum to one."""
+"""Mixes of calibration text: the weight of each language. Weights sum to one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Literal, get_args
 
 from laaciq.corpus import language
 
-# The simplest first: where mixes are equally good, it is the one to take.
+# Simplest first: of equally good mixes, the first is recommended.
 Mix = Literal["equal", "proportional", "minimax", "only"]
 MIXES: tuple[Mix, ...] = get_args(Mix)
 
 
 def proportional_weights(tokens: Mapping[str, int]) -> dict[str, float]:
-    """Every token counts the same, as in a text where languages just follow each other."""
+    """Weights in proportion to tokens, as if the texts were concatenated."""
     total = sum(tokens.values())
     return {code: count / total for code, count in tokens.items()}
 

@@ -1,7 +1,8 @@
-"""Which calibration text? A model is quantized under several mixes of languages and numbers of passages, and every language's loss is measured.
+"""The study of calibration text: a model is quantized under several mixes of languages and numbers of passages, and each language is
+measured.
 
-Everything that is chosen (who is served, minimax weights, languages to leave out, the recommendation) is chosen on validation text; test text
-is only reported on. Intervals cover the passages that losses are measured on, not the draw of calibration text.
+All choices (served languages, minimax weights, languages to leave out, the recommendation) are made on validation text; results are
+reported on test text. Intervals cover the passages that losses are measured on, not the draw of calibration text.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from laaciq.studies.recommendation import Key, choose, sentence
 from laaciq.studies.texts import require_documents
 from laaciq.trials.session import Session
 
-# Worst languages whose own text is left out, where none are named.
+# How many languages' text is left out by default: those of the largest losses.
 LEFT_OUT = 2
 Weights = dict[str, float]
 
 
 def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
-    """Quantize under every mix, with every number of passages and with all. Minimax weights are found with all passages, and used with fewer
-    too."""
+    """Losses under every mix with every number of passages, and with all passages. Minimax weights are computed with all passages and used
+    with fewer too.
+    """
     named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
     _require_texts(session.split, named, session.progress)
     original = session.original_losses(session.split.validation, part="validation")
@@ -41,7 +43,7 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     if missing := [code for code in named if code not in served]:
         raise BadOption(f"the original does not serve {missing[0]}: raise --served-bound or name another language")
     if len(served) < 2:
-        raise BadOption("the original serves fewer than two languages, and nothing can be mixed: give more languages")
+        raise BadOption("the original serves fewer than two languages, so there is nothing to mix: give more languages")
     trials = Recalibrations(session.on(session.split.select(served)), options)
     numbers = trials.numbers(options.calibration_passages)
     extra = options.rounds + (LEFT_OUT if options.leave_out is None else len(options.leave_out))
@@ -79,7 +81,7 @@ def _require_texts(split: Split, named: list[str], progress: Progress) -> None:
     if missing := [code for code in named if code not in known]:
         raise UnknownLanguage(
             f"{split.calibration.name} has no text in {language(missing[0]).name} ({missing[0]}): "
-            f"give --single-language and --leave-out of {', '.join(known)}"
+            f"choose --single-language and --leave-out from {', '.join(known)}"
         )
     for code in known:
         if not len(split.calibration[code]):
@@ -89,7 +91,7 @@ def _require_texts(split: Split, named: list[str], progress: Progress) -> None:
 
 
 def _minimax(trials: Recalibrations, start: Weights, passages: int, rounds: int) -> list[Weights]:
-    """The weights of every round, the first ones first."""
+    """The weights of every round, in order."""
     codes = list(start)
 
     def named(weights: np.ndarray) -> Weights:
@@ -130,8 +132,8 @@ def _left_out(trials: Recalibrations, code: str, equal: Weights, passages: int) 
     with_text, without = trials.losses("test", equal, passages), trials.losses("test", others, passages)
     return LeftOut(
         language=code,
-        with_own=with_text.by_language()[code],
-        without_own=without.by_language()[code],
+        with_text=with_text.by_language()[code],
+        without_text=without.by_language()[code],
         rise=without.difference(with_text, code),
     )
 

@@ -1,29 +1,25 @@
-"""The `MixtureStudy`: what each language loses by the text that second-order rounding was calibrated on."""
+"""The `MixtureStudy`: losses of each language by the calibration text of second-order rounding."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from laaciq.engine.display import Displayed
 from laaciq.evaluation import Disparity, Estimate
 from laaciq.options import Bits, GroupSize
+from laaciq.strict import StrictModel
 from laaciq.studies.mixes import Mix, mix_name
 
 if TYPE_CHECKING:
     import pandas
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Setting(StrictModel):
+    """One quantization. `passages` is the largest number of any language, `tokens` the number of all that were read, `weights` the weight
+    of each language.
 
-
-class Setting(_Result):
-    """One quantization. `passages` is the most of any language, `tokens` all that were read, `weights` what each language counts.
-
-    `validation` is KL(original ‖ quantized) a token on validation text, which everything is chosen by; all else is ΔNLL in nats a token on
-    test text. `disparity` is None where a language collapsed or fewer than two are left.
+    `validation` is KL(original ‖ quantized) per token on validation text, the basis of all choices; everything else is ΔNLL in nats per
+    token on test text. `disparity` is None if a language collapsed or fewer than two are left.
     """
 
     mix: Mix
@@ -38,19 +34,20 @@ class Setting(_Result):
     disparity: Disparity | None
 
 
-class LeftOut(_Result):
-    """One language when all count equally, and when its own text is left out; `rise` is the paired difference."""
+class LeftOut(StrictModel):
+    """One language with all languages weighted equally, and with its text left out; `rise` is the paired difference."""
 
     language: str
-    with_own: Estimate
-    without_own: Estimate
+    with_text: Estimate
+    without_text: Estimate
     rise: Estimate
 
 
-class Recommendation(_Result):
-    """`mix` is the simplest that is within noise of the best, `passages` the fewest from which on its worst loss is within noise of that with
-    all passages: both by the paired difference on validation text. `against_all` is that difference on test text, `only_against` what
-    calibrating on all text of one language costs the worst language beyond what is recommended."""
+class Recommendation(StrictModel):
+    """`mix` is the simplest mix within noise of the best. `passages` is the fewest from which on its worst loss is within noise of that
+    with all passages. Both use the paired difference on validation text. `against_all` is that difference on test text; `only_against`
+    is the extra loss of the worst language if all text of one language is used instead.
+    """
 
     mix: Mix
     passages: int
@@ -60,9 +57,10 @@ class Recommendation(_Result):
     sentence: str
 
 
-class MixtureStudy(Displayed, _Result):
-    """Every mix with every number of passages, in `settings`; minimax weights were found with all passages, in `rounds` of which the best
-    was kept. Languages that the original does not serve on validation text are named, and left out of all else."""
+class MixtureStudy(Displayed, StrictModel):
+    """Every mix with every number of passages, in `settings`. Minimax weights were computed with all passages; of their `rounds` the best
+    was kept. Languages that the original does not serve on validation text are listed and otherwise left out.
+    """
 
     version: Literal[1] = 1
     model: str
@@ -85,14 +83,14 @@ class MixtureStudy(Displayed, _Result):
 
     @property
     def most(self) -> int:
-        """All passages."""
+        """The largest number of passages."""
         return max(setting.passages for setting in self.settings)
 
     def name(self, mix: Mix) -> str:
         return mix_name(mix, self.only)
 
     def frame(self) -> pandas.DataFrame:
-        """One row for every setting; losses become columns such as `loss.swa.value`."""
+        """A pandas table with one row per setting; losses become columns such as `loss.swa.value`."""
         from laaciq.frames import flat_frame
 
         return flat_frame([setting.model_dump() for setting in self.settings])

@@ -1,4 +1,4 @@
-"""What many interventions cost all languages together: worst loss, disparity and mean of each, compared and ranked on the same documents."""
+"""Outcomes of many interventions over all languages: worst loss, disparity and mean of each, compared and ranked on the same documents."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.stats.estimate import LEVEL, Estimate
 from laaciq.stats.ratio import ratio_influence
+from laaciq.strict import StrictModel
 from laaciq.trials.losses import Losses
 
 Measure = Literal["worst", "disparity", "mean"]
 
 
-class Rank(BaseModel):
-    """From 1, the best, with its 95 % interval: all are ranked anew in every resample."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Rank(StrictModel):
+    """A rank, 1 is best, with its 95 % interval from ranking everything again in every resample."""
 
     value: int
     low: int
@@ -31,10 +29,10 @@ class Rank(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """`interventions` hold the losses of each. `observed` and `draws` are by measure, along interventions and (draws, interventions): ΔNLL of
-    the worst language, max D − min D, mean ΔNLL. A draw is a resample of the documents, the same for all interventions.
+    """`interventions` hold the losses of each. `observed` and `draws` are by measure, along interventions and (draws, interventions): ΔNLL
+    of the worst language, max D − min D, mean ΔNLL. A draw is a resample of the documents, the same for all interventions.
 
-    No language is left out, however much it lost: an intervention must not look better because a language collapsed.
+    Collapsed languages are included: an intervention must not look better because a language collapsed.
     """
 
     languages: list[str]
@@ -54,7 +52,7 @@ class Outcomes:
         return losses.worst()[1] if measure == "worst" else losses.disparity().estimate
 
     def difference(self, measure: Measure, index: int, other: int) -> Estimate:
-        """Of `index` minus `other`, paired."""
+        """`index` minus `other`, paired."""
         left, right = self.interventions[index], self.interventions[other]
         if measure == "mean":
             return left.mean_difference(right)
@@ -65,7 +63,7 @@ class Outcomes:
         return min(members, key=lambda index: self.observed[measure][index])
 
     def rank(self, measure: Measure, index: int) -> Rank:
-        """One more than there are better ones."""
+        """One plus the number of better interventions, with its interval."""
         values, draws = self.observed[measure], self.draws[measure]
         drawn = 1 + (draws < draws[:, [index]]).sum(1)
         low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
@@ -73,7 +71,7 @@ class Outcomes:
         return Rank(value=value, low=min(value, int(low)), high=max(value, int(high)))
 
     def best_draws(self, measure: Measure) -> np.ndarray:
-        """Which intervention is best in every draw."""
+        """The best intervention of every draw."""
         return self.draws[measure].argmin(1)
 
     def worst_language(self, index: int) -> str:
@@ -83,7 +81,7 @@ class Outcomes:
 def outcomes(
     texts: Texts, loss: Mapping[str, np.ndarray], tokens: Mapping[str, np.ndarray], *, draws: int, seed: int
 ) -> Outcomes:
-    """From each language's ΔNLL in nats, (interventions, passages), and tokens by passage."""
+    """Outcomes from ΔNLL in nats by language, (interventions, passages), and tokens by passage."""
     documents = {code: texts[code].documents for code in loss}
     interventions = [
         Losses.of(dict(zip(loss, by_code, strict=True)), tokens, documents, parallel=texts.parallel, seed=seed)

@@ -1,7 +1,7 @@
-"""What passages cost when some blocks stay as they are and all others are quantized, for many such sets of blocks at once.
+"""Losses when some blocks keep their original weights and all others are quantized, for many such sets of blocks at once.
 
-Sets are walked as a tree of prefixes (block 0 protected or not, block 1 …), depth first: a block is run once for every distinct prefix, about
-1,000 times for the 220 sets of three blocks of twelve instead of 2,640.
+Sets are visited as a tree of prefixes (block 0 protected or not, block 1 …), depth first. A block is run once for every distinct prefix:
+about 1,000 times for the 220 sets of three blocks of twelve, instead of 2,640.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from laaciq.scoring.likelihood import batch_tokens, batches, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 BlockSet = tuple[int, ...]
-# Logits of a batch on a CPU. Below 32 MiB an allocation is served from memory that is there already (glibc); beyond, each batch of each set
-# would ask the system for new pages, which takes as long as making the logits.
+# Logits of a batch on a CPU. Below 32 MiB glibc reuses memory; above it, every batch of every set would need new pages, which takes as long
+# as computing the logits.
 _LOGITS_BYTES, _FEWEST_TOKENS = 28 * 2**20, 256
 
 
 class ProtectableBlocks:
-    """A model's blocks, each with its own weights and with those that `plan` gives it, to be switched between at no cost."""
+    """A model's blocks, each with its original and with its quantized weights, which can be switched at no cost."""
 
     @torch.no_grad()
     def __init__(self, model: LanguageModel, plan: Plan) -> None:
@@ -50,7 +50,7 @@ class ProtectableBlocks:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """However the block ends, the model is afterwards what it was."""
+        """Context manager: afterwards the model has its original weights, whatever happened."""
         try:
             yield
         finally:
@@ -59,7 +59,7 @@ class ProtectableBlocks:
 
     @contextmanager
     def protecting(self, protected: BlockSet) -> Iterator[None]:
-        """Within, all other blocks are quantized."""
+        """Context manager: all blocks except the `protected` are quantized."""
         with self.restored():
             for index in range(len(self.blocks)):
                 self.put(index, protected=index in protected)
@@ -75,9 +75,10 @@ def nll_by_set(
     by_prefix: bool,
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
-    """Negative log-likelihood in nats, (sets, passages), when the blocks of each set are protected. All blocks make the original.
+    """Negative log-likelihood in nats, (sets, passages), with the blocks of each set protected. With all blocks protected it is the
+    original.
 
-    `by_prefix` as `prefixes_suffice` says. `advance` is told the scored tokens of every batch and set.
+    `by_prefix` is the result of `prefixes_suffice`. `advance` receives the scored tokens of every batch and set.
     """
     model = blocks.model
     walk = losses_by_prefix if by_prefix else losses_by_pass
@@ -98,10 +99,10 @@ def nll_by_set(
 
 @torch.inference_mode()
 def prefixes_suffice(blocks: ProtectableBlocks, sequences: list[ScoredSequence]) -> bool:
-    """Do blocks tell each other nothing but hidden states, so that runs of them may be shared between sets?
+    """True if blocks share nothing but hidden states, so that sets can share the blocks they begin with.
 
-    A decoder hears its encoder's end, so an encoder-decoder's do not. Of others it is seen by doing both on a few tokens: the difference has
-    to be nothing beside what quantization itself does.
+    Not in an encoder-decoder, whose decoder blocks read the encoder's output. For other models both ways are compared on a few tokens: the
+    difference must be negligible beside the effect of quantization.
     """
     if blocks.model.kind == "encoder-decoder":
         return False
@@ -115,9 +116,9 @@ def prefixes_suffice(blocks: ProtectableBlocks, sequences: list[ScoredSequence])
 def losses_by_pass(
     blocks: ProtectableBlocks, sequences: list[ScoredSequence], sets: list[BlockSet]
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """Position of each set, and −log p of every target: a pass of the whole model a set."""
-    for position, own in enumerate(sets):
-        with blocks.protecting(own):
+    """Position of each set, and −log p of every target: one pass of the whole model per set."""
+    for position, protected in enumerate(sets):
+        with blocks.protecting(protected):
             losses = target_losses(blocks.model, sequences)
         yield position, losses
 
@@ -125,7 +126,7 @@ def losses_by_pass(
 def losses_by_prefix(
     blocks: ProtectableBlocks, sequences: list[ScoredSequence], sets: list[BlockSet]
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """As `losses_by_pass`, in another order, each block run once for every prefix that the sets have."""
+    """Like `losses_by_pass`, in another order; each block is run once per distinct prefix."""
     calls = BlockCalls(blocks.model, blocks.blocks, blocks_in_encoder(blocks.model), sequences)
 
     def walk(depth: int, hidden: torch.Tensor, members: list[int]) -> Iterator[tuple[int, torch.Tensor]]:
@@ -143,5 +144,5 @@ def losses_by_prefix(
 
 
 def prefix_count(sets: list[BlockSet], blocks: int) -> int:
-    """How often `losses_by_prefix` runs a block."""
-    return len({(depth, tuple(b for b in own if b <= depth)) for own in sets for depth in range(blocks)})
+    """Number of block runs in `losses_by_prefix`."""
+    return len({(depth, tuple(b for b in protected if b <= depth)) for protected in sets for depth in range(blocks)})

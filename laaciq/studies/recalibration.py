@@ -1,4 +1,4 @@
-"""One model quantized over and over by second-order rounding, each time calibrated on other text."""
+"""One model quantized many times by second-order rounding, each time with other calibration text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from laaciq.engine.store import key_of
 from laaciq.options import GridOptions
 from laaciq.options.methods import find_method
-from laaciq.profiling.activations import readings, text_masks
+from laaciq.profiling.activations import prepare_whole, text_masks
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.model import quantize_model
@@ -21,22 +21,22 @@ from laaciq.trials.losses import Losses
 from laaciq.trials.session import Session
 
 METHOD = find_method("gptq")
-Part = Literal["validation", "test"]
+MeasuredPart = Literal["validation", "test"]
 
 
 @dataclass
 class Recalibrations:
-    """Candidates that differ in what each language counts, and in how many passages of each language are read."""
+    """Candidates that differ in the weights of languages and in the number of passages per language."""
 
     session: Session
     grid: GridOptions
-    _losses: dict[str, dict[Part, Losses]] = field(default_factory=dict, init=False, repr=False)
+    _losses: dict[str, dict[MeasuredPart, Losses]] = field(default_factory=dict, init=False, repr=False)
 
-    def losses(self, part: Part, weights: dict[str, float], passages: int) -> Losses:
-        """KL on validation text, since it varies far less from passage to passage, and choosing needs that; ΔNLL on test text."""
+    def losses(self, part: MeasuredPart, weights: dict[str, float], passages: int) -> Losses:
+        """KL on validation text, because it varies far less between passages and so gives better choices; ΔNLL on test text."""
         candidate = self.candidate(weights, passages)
         if candidate.key not in self._losses:
-            # Both parts at once: the model is quantized once for both.
+            # Both parts at once, so that the model is quantized only once.
             session, split = self.session, self.session.split
             (validation,) = session.measure([candidate], split.validation, part="validation")
             test = session.losses(candidate, split.test, part="test")
@@ -50,7 +50,7 @@ class Recalibrations:
         return self._losses[candidate.key][part]
 
     def candidate(self, weights: dict[str, float], passages: int) -> InMemory:
-        """Second-order rounding under these weights of languages."""
+        """Second-order rounding with these weights of languages."""
         session, plan = self.session, self._plan(weights, passages)
         key = key_of("recalibrated", session.split.calibration.fingerprint, plan.model_dump())
 
@@ -60,20 +60,22 @@ class Recalibrations:
             layers, _ = quantize_model(session.original, plan, calibration, progress=session.progress, title=title)
             return list(layers), {}
 
-        # Named by its key: two mixes that turn out to be one share their measurements.
+        # Named by its key, so that two equal mixes share measurements.
         return InMemory(f"mixtures/{key[:16]}", key, plan, quantize)
 
     def numbers(self, wanted: Iterable[int]) -> list[int]:
-        """Those that there are, ascending; all passages come last."""
+        """The available numbers of passages, ascending; all passages come last."""
         most = max(map(len, self.session.split.calibration.by_language.values()))
         return sorted({number for number in wanted if number < most} | {most})
 
     def tokens(self, codes: Iterable[str], passages: int) -> dict[str, int]:
-        """Of the text itself, without start tokens."""
+        """Number of tokens of the text, without start tokens."""
         model, texts = self.session.original, self.session.split.calibration.select(codes).spread(passages)
         counts = {}
         for code, of_language in texts.by_language.items():
-            sequences = [s for passage in readings(model, of_language, self.session.options) for s in passage.sequences]
+            sequences = [
+                s for passage in prepare_whole(model, of_language, self.session.options) for s in passage.sequences
+            ]
             counts[code] = sum(int(mask.sum()) for s in sequences for mask in text_masks(model, [s]).values())
         return counts
 

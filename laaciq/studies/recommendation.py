@@ -1,4 +1,4 @@
-"""Which mix, and how many tokens of it: chosen on validation text, told with what was measured on test text."""
+"""The recommended mix and number of tokens: chosen on validation text, reported with losses on test text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Choice:
 
 
 def choose(validation: Mapping[Key, Losses]) -> Choice:
-    """By mix and passages. What is within noise of the best is as good: the simplest such mix, the fewest such passages."""
+    """The simplest mix, and the fewest passages, within noise of the best."""
     numbers = sorted({passages for _, passages in validation}, reverse=True)
     most = numbers[0]
     best = min(MIXES, key=lambda mix: validation[mix, most].per_token.max())
@@ -39,38 +39,38 @@ def choose(validation: Mapping[Key, Losses]) -> Choice:
         return validation[left].worst_difference(validation[right]).low <= 0
 
     mix = next(mix for mix in MIXES if as_good((mix, most), (best, most)))
-    # From there on: one number alone may be as good by chance.
+    # From there on, because a single number may be as good by chance.
     enough = min(takewhile(lambda passages: as_good((mix, passages), (mix, most)), numbers))
     return Choice(mix, enough)
 
 
 def sentence(choice: Choice, test: Mapping[Key, Losses], tokens: Mapping[Key, int], only: str) -> str:
-    """What to do, and what it costs on test text. How many passages are enough was judged on validation text."""
+    """The recommendation, and its loss on test text. Validation text decided how many passages are enough."""
     most = max(passages for _, passages in test)
     code, worst = test[choice.key].worst()
     count = f"{choice.passages} passage{'s' * (choice.passages != 1)}"
-    said = (
-        f"Calibrate on {_words(choice.mix, only)} with {count}{'' if choice.mix == 'only' else ' a language'} "
+    advice = (
+        f"Calibrate on {_words(choice.mix, only)} with {count}{'' if choice.mix == 'only' else ' per language'} "
         f"({tokens[choice.key]:,} tokens): the worst-off language, {language(code).name}, then loses {degradation(worst)}"
     )
     if choice.passages < most:
-        said += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) were no better beyond noise"
+        advice += f", and {most} passages ({tokens[choice.mix, most]:,} tokens) were no better beyond noise"
     else:
-        said += ", and fewer passages were not enough"
+        advice += ", and fewer passages were not enough"
     if choice.mix == "only":
-        return f"{said}."
+        return f"{advice}."
     alone: Key = ("only", most)
     code, worst = test[alone].worst()
     rise = test[alone].worst_difference(test[choice.key])
     verdict = "beyond noise" if rise.low > 0 or rise.high < 0 else "a difference within noise"
     return (
-        f"{said}; with {mix_name('only', only)} ({tokens[alone]:,} tokens) the worst-off, {language(code).name}, "
+        f"{advice}; with {mix_name('only', only)} ({tokens[alone]:,} tokens) the worst-off, {language(code).name}, "
         f"loses {degradation(worst)} ({verdict})."
     )
 
 
 def degradation(loss: Estimate) -> str:
-    """D of a loss in nats; a language that collapsed has none."""
+    """D of a loss in nats as text; 'collapsed' for a language that collapsed."""
     return "collapsed" if loss.value > np.log(COLLAPSE_FACTOR) else percent(float(np.expm1(loss.value)))
 
 
@@ -83,8 +83,8 @@ def degradation_interval(loss: Estimate) -> str:
 def left_out_sentence(left_out: LeftOut) -> str:
     verdict = "beyond noise" if left_out.rise.low > 0 or left_out.rise.high < 0 else "a difference within noise"
     return (
-        f"{language(left_out.language).name} loses {degradation(left_out.with_own)} with its own text among equals, "
-        f"{degradation(left_out.without_own)} without ({verdict})."
+        f"{language(left_out.language).name} loses {degradation(left_out.with_text)} with its own text in an equal mix, "
+        f"{degradation(left_out.without_text)} without ({verdict})."
     )
 
 

@@ -1,7 +1,7 @@
-"""do(κ): rescalings that change a block's kurtosis at will and leave the model's function as it is.
+"""do(κ): rescalings that change a block's kurtosis and not the model's function.
 
-A norm's gain (and bias) at one channel is divided by s, and the columns of all linear layers that read that norm are multiplied by s: their
-sums stay the same, but their weights now have an outlier column. Who reads which norm is found by one forward pass.
+A norm's gain (and bias) at one channel is divided by s, and the columns of all linear layers that read that norm are multiplied by s.
+Outputs stay the same, but the weights now have an outlier column. One forward pass shows which layers read which norm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROBE = "The first rain fell on 12 March."
 
 @torch.no_grad()
 def plant_outliers(model: LanguageModel, blocks: list[int], *, channel: int = 0, factor: float = 64.0) -> None:
-    """Give the named blocks outlier columns, in place. Refuses, and changes nothing, where the function would not stay the same."""
+    """Give the named blocks outlier columns, in place. Raises an error, and changes nothing, if the function would change."""
     readers = _norm_readers(model)
     before = _logits(model)
     chosen = [(norm, linears) for norm, linears in readers if linears[0].block in blocks]
@@ -47,7 +47,7 @@ def _rescale(chosen: list[tuple[nn.Module, list[LinearLayer]]], channel: int, fa
 
 
 def _norm_readers(model: LanguageModel) -> list[tuple[nn.Module, list[LinearLayer]]]:
-    """Norms inside blocks, each with the linear layers whose input is its output, the very tensor."""
+    """Norms inside blocks, each with the linear layers that read exactly its output tensor."""
     written: dict[int, tuple[nn.Module, torch.Tensor]] = {}
     readers: dict[nn.Module, list[LinearLayer]] = {}
 

@@ -1,4 +1,4 @@
-"""Rows of a comparison: each method, a library's or ours, is made into a candidate, measured on test text, and kept."""
+"""Rows of a comparison: each method, of a library or ours, becomes a candidate, is measured on test text, and is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption, LaaciqError, MissingExtra
 from laaciq.evaluation.trial import evaluate_trial
-from laaciq.models.loading import check_finite
+from laaciq.models.checks import check_finite
 from laaciq.options import WeightOptions
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
 from laaciq.planning.rules import served_languages
@@ -40,32 +40,32 @@ class Rows:
     bits: int
 
     def key(self, method: ComparedMethod) -> str:
-        """Of a row: what it is made from and measured on, and nothing of the environment that it is computed in."""
+        """The key of a row: what it is made from and measured on, without the software environment."""
         split = self.session.split
         read = (split.calibration.fingerprint, split.validation.fingerprint) if method.reads_text else None
         measured = (self.session.folder.fingerprint, split.test.fingerprint, self.session.options.model_dump())
         return key_of("compare", measured, method.name, self.bits, read)
 
     def row(self, method: ComparedMethod) -> Row:
-        """Read where it is there. A row that failed is tried again."""
+        """The row, read if it is stored. A failed row is tried again."""
         store, progress = self.session.store, self.session.progress
         key = self.key(method)
         kept = store.read(_file(method.name, key), Row) if store.valid(_file(method.name, key), key) else None
         if kept is not None and kept.reason is None:
-            progress.say(f"{method.name}: there already.")
+            progress.say(f"{method.name}: already computed.")
             return kept
         progress.say(f"{method.name} …")
         row = self._compute(method, key)
         if row.reason is not None:
             progress.say(f"{method.name}: {row.reason}")
         if row.missing:
-            # What went wrong where the library is installed says more.
+            # An error of an installed library says more.
             return kept or row
         store.keep(_file(method.name, key), row, key)
         return row
 
     def others(self, folder: Path, shown: list[Row]) -> list[Row]:
-        """Rows in `folder` of methods that were not requested now, of the same model and texts."""
+        """Stored rows in `folder` of other methods, for the same model and texts."""
         store, rows = self.session.store, []
         for path in sorted((folder / "rows").glob("*.json")):
             name = path.stem.rpartition("-")[0]
@@ -92,7 +92,7 @@ class Rows:
         return row.model_copy(update={"made": made, "evaluation": evaluation})
 
     def _make(self, method: ComparedMethod, key: str) -> tuple[Made, Candidate]:
-        # Libraries print what they like; standard output is for programs.
+        # Libraries may print; standard output is for results.
         with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(sys.stderr):
             warnings.simplefilter("default")
             made, candidate = (
@@ -141,7 +141,7 @@ class Rows:
 
     @cached_property
     def _calibration_passages(self) -> list[str]:
-        """Calibration and validation text of the languages that are served, shuffled: all text that a library reads is calibration text."""
+        """Calibration and validation text of the served languages, shuffled. Everything that a library reads is calibration text."""
         session, split = self.session, self.session.split
         profile = session.profile(split.calibration.spread(SERVED_PASSAGES), name="profiles/served.json")
         served = served_languages(profile, session.options.served_bound)
@@ -155,7 +155,7 @@ def _file(method: str, key: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """One line."""
+    """The reason in one line."""
     first = (str(error).strip().splitlines() or [""])[0]
     return first if isinstance(error, LaaciqError) else f"{type(error).__name__}: {first}"
 
@@ -168,6 +168,6 @@ def _settings(plan: Plan, options: WeightOptions) -> str:
 
 
 def _version(library: str) -> str:
-    """Name and version of the package that is installed under an import name."""
+    """Name and version of the installed package for an import name."""
     names = metadata.packages_distributions().get(library.partition(".")[0], [])
     return ", ".join(f"{name} {metadata.version(name)}" for name in sorted(set(names))) or library

@@ -1,7 +1,7 @@
-"""Rise of ΔNLL by language when block l, the embeddings, or the head alone is quantized; critical blocks by language; correlation of κ_l
+"""Sensitivity: ΔNLL by language if only one block, the embeddings or the head is quantized; critical blocks by language; correlation of κ_l
 with sensitivity.
 
-Losses nearly add in ΔNLL. How nearly is part of the result: the sum of the single losses over the loss of all parts together.
+Losses nearly add in ΔNLL. The result shows how nearly: the sum of the single losses over the loss of all parts together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.engine.display import Displayed
@@ -19,6 +18,7 @@ from laaciq.models import LanguageModel
 from laaciq.options import Bits, GridOptions, GroupSize
 from laaciq.stats.correlation import Correlation, pearson
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.studies.texts import require_documents
 from laaciq.trials.candidate import RoundedMatrices
 from laaciq.trials.losses import Losses
@@ -28,17 +28,15 @@ EMBEDDINGS, HEAD = "embeddings", "head"
 TOGETHER = "together"
 
 
-class Sensitivity(Displayed, BaseModel):
-    """What each part alone costs each language, in ΔNLL per token: `loss[language]` goes along `parts`.
+class Sensitivity(Displayed, StrictModel):
+    """ΔNLL per token of each part alone: `loss[language]` is along `parts`.
 
-    `parts` are "block 0", "block 1", …, "embeddings", "head"; a tied head belongs to the embeddings. `together` is the loss when all parts
-    are quantized at once, `additive_share` the sum of the single losses over it: 1 where losses add, None where `together` is not beyond
-    noise. `critical_blocks` is the smallest set of blocks that carries half of the language's summed positive block losses, worst first.
-    `kurtosis` is κ_l by block; `kurtosis_correlation` relates it to the block's loss, averaged over languages, and is None with fewer than
-    three blocks. Languages that the original does not serve are named, and left out of all else.
+    `parts` are "block 0", "block 1", …, "embeddings", "head"; a tied head belongs to the embeddings. `together` is the loss if all parts
+    are quantized at once; `additive_share` is the sum of the single losses over it: 1 if losses add, None if `together` is not beyond
+    noise. `critical_blocks` is the smallest set of blocks that accounts for half of the language's summed positive block losses, worst
+    first. `kurtosis` is κ_l by block; `kurtosis_correlation` relates it to the block's loss, averaged over languages, and is None with
+    fewer than three blocks. Languages that the original does not serve are listed and otherwise left out.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     model: str
@@ -58,10 +56,10 @@ class Sensitivity(Displayed, BaseModel):
 
 
 def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str = "calibration") -> Sensitivity:
-    """Round one part of the model at a time to nearest and measure every language: a pass over the texts for the original, one for each part,
-    one for all parts together.
+    """Every part of the model rounded to nearest, one at a time, and every language measured: one pass over the texts for the original, one
+    per part, and one for all parts together.
 
-    An allocation of bits that is chosen from the result has seen these texts: give calibration text here, and report on test text.
+    If bits are chosen from the result, the choice has seen these texts: use calibration text here, and report on test text.
     """
     require_documents(texts, part, session.progress)
     parts = parts_of(session.original)
@@ -84,9 +82,9 @@ def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str 
 
 
 def parts_of(model: LanguageModel) -> dict[str, set[str]]:
-    """Names of the matrices of every part: blocks by number, token embeddings, and the head where it is not tied to them.
+    """Names of the matrices of every part: blocks by number, token embeddings, and the head if it is not tied to them.
 
-    Tables of positions or token types are no token embeddings: they are small, and stay as they are.
+    Tables of positions or token types are small and are not quantized.
     """
     anatomy = model.anatomy
     parts = {
@@ -99,7 +97,7 @@ def parts_of(model: LanguageModel) -> dict[str, set[str]]:
 
 
 def critical_blocks(losses: np.ndarray) -> list[int]:
-    """The smallest set of blocks that carries half of the summed positive losses, worst first; gains count as nothing."""
+    """The smallest set of blocks that accounts for half of the summed positive losses, worst first; gains are ignored."""
     positive = np.maximum(losses, 0)
     if not positive.any():
         return []
@@ -109,7 +107,7 @@ def critical_blocks(losses: np.ndarray) -> list[int]:
 
 
 def pooled_kurtosis(matrices: list[torch.Tensor]) -> float:
-    """κ = m₄/m₂² − 3 of all values together, 0 for a Gaussian; in float64, a matrix at a time."""
+    """κ = m₄/m₂² − 3 of all values together, 0 for a Gaussian; in float64, one matrix at a time."""
     count = sum(matrix.numel() for matrix in matrices)
     mean = sum(matrix.double().sum().item() for matrix in matrices) / count
     second, fourth = 0.0, 0.0
@@ -117,7 +115,7 @@ def pooled_kurtosis(matrices: list[torch.Tensor]) -> float:
         squares = (matrix.double() - mean) ** 2
         second += squares.sum().item() / count
         fourth += (squares**2).sum().item() / count
-    # Equal values have no tails to speak of.
+    # Equal values have no tails.
     return fourth / second**2 - 3 if second > 0 else 0.0
 
 
@@ -143,7 +141,7 @@ def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str,
         not_served=[code for code in texts.languages if code not in languages],
         loss=loss,
         together=together,
-        # A share of a loss that may be none means nothing.
+        # A share of a loss within noise means nothing.
         additive_share={code: shares[code] if together[code].low > 0 else None for code in languages},
         critical_blocks={code: critical_blocks(np.array(values)) for code, values in block_losses.items()},
         kurtosis=kurtosis,
@@ -153,7 +151,7 @@ def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str,
 
 
 def _correlation(kurtosis: list[float], losses: list[list[float]]) -> Correlation | None:
-    """None as well where all blocks are alike: a constant correlates with nothing."""
+    """The correlation; also None if all blocks have the same κ or loss."""
     if len(kurtosis) < 3 or not losses:
         return None
     mean_loss = np.mean(losses, axis=0)

@@ -8,22 +8,20 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Texts
 from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
 from laaciq.scoring.sequences import ScoredPassage
+from laaciq.strict import StrictModel
 from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefix_count, prefixes_suffice
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.session import Session
 
 
-class SetLosses(BaseModel):
-    """One language: `nll` in nats, for every set of protected blocks an entry per passage."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class SetLosses(StrictModel):
+    """One language: `nll` in nats, by set of protected blocks and passage."""
 
     version: Literal[1] = 1
     sets: list[BlockSet]
@@ -36,7 +34,7 @@ class SetLosses(BaseModel):
 
 @dataclass
 class ProtectedSets:
-    """Candidates that differ in which blocks are protected. They are measured together, since sets with a common prefix share passes."""
+    """Candidates that differ in the protected blocks. They are measured together, because sets with a common prefix share passes."""
 
     session: Session
     quantizing: WeightOptions
@@ -44,7 +42,7 @@ class ProtectedSets:
 
     @property
     def every(self) -> BlockSet:
-        """All blocks: under their protection the model is the original."""
+        """All blocks; protecting them all gives the original."""
         return tuple(range(len(self.session.original.anatomy.block_names)))
 
     def plan(self, protected: BlockSet) -> Plan:
@@ -53,7 +51,7 @@ class ProtectedSets:
         return make_plans(self.session.original.anatomy, options).first
 
     def losses(self, name: str, texts: Texts, sets: list[BlockSet]) -> dict[str, SetLosses]:
-        """By language; `name` is what the sets are called in files and progress."""
+        """Losses by language; `name` is used in files and progress."""
 
         def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> SetLosses:
             return SetLosses(
@@ -66,7 +64,7 @@ class ProtectedSets:
         return self.session.by_language(name, texts, SetLosses, compute, key=key, title=name, passes=len(sets))
 
     def cost(self, texts: Texts, sets: list[BlockSet]) -> StageCost:
-        """Of `losses`. A block is run once for every distinct prefix, what follows the blocks once for every set."""
+        """The cost of `losses`: every block once per distinct prefix, the head once per set."""
         anatomy = self.session.original.anatomy
         blocks = anatomy.parameter_count("block") / anatomy.parameter_count()
         passes = blocks * prefix_count(sets, len(self.every)) / len(self.every) + (1 - blocks) * len(sets)
@@ -79,7 +77,7 @@ class ProtectedSets:
             self._by_prefix = prefixes_suffice(self._blocks, probe)
             if not self._by_prefix:
                 self.session.progress.say(
-                    "Blocks of this model share more than hidden states: every set takes a pass of its own."
+                    "Blocks of this model share more than hidden states: every set takes a separate pass."
                 )
         return nll_by_set(self._blocks, prepared, sets, by_prefix=self._by_prefix, advance=advance)
 

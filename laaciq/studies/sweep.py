@@ -1,11 +1,9 @@
-"""Bit sweep: D(λ) by bits, the smallest B a language tolerates at a given loss, and B* where disparity leaves the noise floor."""
+"""Bit sweep: D(λ) by bits, the fewest bits at which a language stays within a tolerance, and B*, where disparity exceeds the noise floor."""
 
 from __future__ import annotations
 
 from itertools import takewhile
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.engine.display import Displayed
 from laaciq.engine.store import key_of
@@ -15,21 +13,20 @@ from laaciq.options import Bits, GroupSize, SweepOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.model import quantize_layers
 from laaciq.stats.estimate import Estimate
+from laaciq.strict import StrictModel
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
 
 
-class Sweep(Displayed, BaseModel):
+class Sweep(Displayed, StrictModel):
     """All linear layers of the blocks at each number of bits B, ascending.
 
-    `degradation[language][B]` is D(λ), None where the language collapsed. `tolerated_bits` is the smallest B from which on, at every larger
-    B of the sweep too, the upper end of D's interval is at most `tolerance`; None where there is no such B. `disparity` is None at a B where
-    fewer than two languages are judged; `critical_bits` is B*, the largest B at which, as at every smaller one, disparity is
-    beyond noise, None if there is none.
-    `summary` counts the languages that collapsed. Those that the original does not serve are named, and left out of all else.
+    `degradation[language][B]` is D(λ), None if the language collapsed. `tolerated_bits` is the smallest B such that, there and at every
+    larger B of the sweep, the upper end of D's interval is at most `tolerance`; None if there is none. `disparity` is None at a B where
+    fewer than two languages are judged. `critical_bits` is B*, the largest B such that, there and at every smaller one, disparity is beyond
+    noise; None if there is none. `summary` counts the languages that collapsed. Languages that the original does not serve are listed and
+    otherwise left out.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
     model: str
@@ -49,7 +46,7 @@ class Sweep(Displayed, BaseModel):
 
 
 def sweep(session: Session, options: SweepOptions) -> Sweep:
-    """Quantize the blocks to each number of bits, and measure on test text what every language loses."""
+    """The blocks quantized to each number of bits, and the loss of every language on test text."""
     test = session.split.test
     session.announce(
         f"Quantizing {session.folder.name} to {', '.join(map(str, options.bits))} bits and measuring {len(test.languages)} languages "
@@ -74,7 +71,7 @@ def _candidate(session: Session, options: SweepOptions, bits: int) -> InMemory:
 
 
 def _result(evaluations: dict[int, Evaluation], options: SweepOptions) -> Sweep:
-    # The original decides who is served, so that every number of bits says the same.
+    # The original decides which languages are served, so all numbers of bits agree.
     first = next(iter(evaluations.values()))
     served = [result.language for result in first.languages if result.served]
     degradation = {code: {bits: result[code].degradation for bits, result in evaluations.items()} for code in served}
@@ -94,16 +91,16 @@ def _result(evaluations: dict[int, Evaluation], options: SweepOptions) -> Sweep:
 
 
 def critical_bits(disparity: dict[int, Disparity | None]) -> int | None:
-    """B*, the largest B at which, and at every smaller judged B too, disparity is beyond noise.
+    """B*, the largest B such that, there and at every smaller judged B, disparity is beyond noise.
 
-    One B alone is beyond it by chance in one of twenty sweeps; the run from below is not.
+    A single B is beyond noise by chance in one of twenty sweeps; a run of them is not.
     """
     judged = {bits: result for bits, result in sorted(disparity.items()) if result is not None}
     return max(takewhile(lambda bits: judged[bits].beyond_noise, judged), default=None)
 
 
 def tolerated_bits(degradation: dict[int, Estimate | None], tolerance: float) -> int | None:
-    """The smallest B from which on, at every larger B too, the upper end of D's interval is at most `tolerance`."""
+    """The smallest B such that, there and at every larger B, the upper end of D's interval is at most `tolerance`."""
 
     def tolerated(bits: int) -> bool:
         result = degradation[bits]

@@ -1,4 +1,4 @@
-"""Texts for studies: enough documents for an interval, and passages cut short where many passes are made."""
+"""Texts for studies: enough documents for an interval, and shortened passages for many passes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from laaciq.scoring.sequences import first_tokens
 
 
 def require_documents(texts: Texts, part: str, progress: Progress) -> None:
-    """At least two documents in every language: one document has no spread. If there are few, `progress` says that intervals are rough."""
+    """Raise an error unless every language has at least two documents: one has no variance. Warn if there are few."""
     counts = {code: len(set(passages.documents)) for code, passages in texts.by_language.items()}
     for code, documents in counts.items():
         if documents < 2:
             raise BrokenTexts(
-                f"{code} has fewer than two documents in the {part} part: no interval can be given; give more text"
+                f"{code} has fewer than two documents in the {part} part, and an interval needs two: give more text"
             )
     if rough := rough_intervals(min(counts.values(), default=0)):
         progress.say(rough)
 
 
 def shortened(model: LanguageModel, texts: Texts, *, passages: int, tokens: int) -> Texts:
-    """At most so many passages per language, each up to so many tokens: the cost of a pass is then known beforehand."""
+    """At most this many passages per language, each of at most this many tokens, so that the cost of a pass is known."""
     few = texts.spread(passages)
     return replace(
         few,

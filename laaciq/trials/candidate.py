@@ -1,4 +1,4 @@
-"""Candidates: ways to change a model that can be measured against the original. Each has a key, and knows how it is put on a copy."""
+"""Candidates: changed models to measure against the original. A candidate has a key, and can be applied to a copy of the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from laaciq.trials.quantized_copy import QuantizedCopy, put_layers
 
 
 class Candidate(Protocol):
-    """`name` leads the files of its measurements. `key` identifies everything that decides its weights: the same key, the same weights."""
+    """`name` begins the names of its measurement files. `key` identifies everything that decides its weights: equal keys mean equal weights."""
 
     @property
     def name(self) -> str: ...
@@ -33,12 +33,12 @@ class Candidate(Protocol):
     def key(self) -> str: ...
 
     def applied(self, copy: QuantizedCopy, language: str) -> AbstractContextManager[LanguageModel]:
-        """Within, a model with the candidate's weights as they serve the language. `copy` is free for its use."""
+        """Context manager: a model with the candidate's weights for the language. It may use and change `copy`."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that was loaded by itself: a checkpoint made by anyone, or the original in another precision."""
+    """A separately loaded model: a checkpoint of any library, or the original in another precision."""
 
     name: str
     key: str
@@ -52,7 +52,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints on disk under `root`: for each language the one that serves it, with its table of scales."""
+    """Checkpoints on disk under `root`. Each language is measured on the checkpoint that serves it, with its table of scales."""
 
     name: str
     key: str
@@ -69,7 +69,7 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class InMemory:
-    """A plan whose layers are computed when they are first needed, and never written. `quantize` gives layers and tuned parameters."""
+    """A plan whose layers are computed on first use and never written. `quantize` returns layers and tuned parameters."""
 
     name: str
     key: str
@@ -82,7 +82,7 @@ class InMemory:
 
     @property
     def layers(self) -> Layers | None:
-        """None where nothing has needed them yet."""
+        """The layers; None if nothing has used them yet."""
         return self.quantized[0] if "quantized" in self.__dict__ else None
 
     @contextmanager
@@ -98,8 +98,9 @@ class InMemory:
 
 @dataclass(frozen=True)
 class RoundedMatrices:
-    """Some matrices of the model rounded to nearest, all others as they are. `matrices` are parameter names of linear layers in blocks,
-    embeddings or the head; tied matrices are one, under whatever name."""
+    """Some matrices of the model rounded to nearest, all others unchanged. `matrices` are parameter names of linear layers in blocks,
+    embeddings or the head; tied matrices are one, under any of their names.
+    """
 
     name: str
     matrices: frozenset[str]
@@ -121,7 +122,7 @@ class RoundedMatrices:
                 f"{original.folder.name} has no matrix {unknown[0]!r}: give weights of linear layers in blocks, embeddings or the head"
             )
         target.module.load_state_dict(original.module.state_dict())
-        # By storage, since a transposed view of a parameter is another object each time.
+        # By storage, because every transposed view of a parameter is a new object.
         for name, matrix in {known[name].data_ptr(): (name, known[name]) for name in sorted(self.matrices)}.values():
             rows, columns = matrix.shape
             plan = TensorPlan(name=name, shape=(rows, columns), **self.grid.model_dump())

@@ -1,4 +1,4 @@
-"""Time and memory of passes over text, known before anything is loaded: work counted from shapes, speed measured on this machine."""
+"""Time and memory of passes over text, estimated before a model is loaded: work counted from shapes, speed measured on this machine."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from laaciq.errors import TooLittleMemory
 from laaciq.models import LanguageModel, ModelFolder
 from laaciq.models.loading import skeleton
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.redundancy import FOLDS
 from laaciq.scoring.likelihood import ACCELERATOR_LOGITS_BYTES, LOGITS_BYTES
 from laaciq.scoring.operations import ModelShape, Reading, scoring
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.measurement import SERVED_PROBE
 
-# Passages per language that are tokenized; the others are taken to be like them, byte for byte.
+# Passages per language to tokenize; the others are assumed to have as many tokens per byte.
 SAMPLED = 6
 # Interpreter, libraries, and freed memory that the allocator keeps; with CUDA, its libraries too.
 _BASE_BYTES, _CUDA_BYTES = 850 * 2**20, 2500 * 2**20
 # Operations of all eigenvalues of a symmetric n×n matrix in float64, in units of n³ at the speed of a Cholesky factor.
 _EIGENVALUES = 4.0
-# Seconds per weight that files are read and checked for.
+# Seconds per weight to read and check files.
 _LOAD_CALLS, _LOAD_ELEMENTS = 6e5, 30.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`device_bytes` is memory of the accelerator, where one is used."""
+    """Time and memory. `device_bytes` is memory of the accelerator, if one is used."""
 
     seconds: float
     memory_bytes: float
@@ -47,13 +47,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class StageCost(Cost):
-    """Of one stage of a command, by `name`."""
+    """The cost of one stage of a command, with its `name`."""
 
     name: str = field(kw_only=True)
 
 
 def total(stages: Iterable[Cost]) -> Cost:
-    """Stages one after the other: their times add, of memory the most counts."""
+    """The cost of consecutive stages: the sum of times, the maximum of memory."""
     known = list(stages)
     return Cost(
         sum(stage.seconds for stage in known),
@@ -63,7 +63,7 @@ def total(stages: Iterable[Cost]) -> Cost:
 
 
 def by_stage(stages: Iterable[StageCost], least: float = 0.1) -> str:
-    """In brackets the stages that take at least this share of the time, in order; nothing where there is only one."""
+    """In brackets, the stages that take at least this share of the time, in order; empty if there is only one stage."""
     known = list(stages)
     seconds = sum(stage.seconds for stage in known)
     long = [stage for stage in known if stage.seconds >= least * seconds]
@@ -80,7 +80,7 @@ def estimate(
     options: MeasureOptions = MeasureOptions(),
     candidates: int = 1,
 ) -> Cost:
-    """Loading the original and measuring so many candidates beside it, each in memory, in every language."""
+    """The cost of loading the original and measuring this many candidates beside it, each in memory, in every language."""
     costs = CostModel.of(folder, options, device)
     return total([costs.loading(), costs.measuring(texts, candidates)])
 
@@ -93,13 +93,13 @@ def require_memory(cost: Cost, device: torch.device) -> None:
         if free is not None and needed > free:
             raise TooLittleMemory(
                 f"this needs about {_gigabytes(needed)} of {kind} and {_gigabytes(free)} are free: "
-                f"close other programs, take a smaller model, or a machine with more {kind}"
+                f"close other programs, or use a smaller model or a machine with more {kind}"
             )
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """Some passages of a language as the model is given them, and their mean size."""
+    """Prepared passages of a language, and their mean size."""
 
     prepared: list[ScoredPassage]
     mean_bytes: float
@@ -107,7 +107,7 @@ class _Sample:
 
 @dataclass
 class CostModel:
-    """What this machine needs to pass texts through a model. `model` has no weights; its tokenizer prepares samples of the texts."""
+    """Cost of passing texts through a model on this machine. `model` has no weights; its tokenizer prepares samples of the texts."""
 
     model: LanguageModel
     shape: ModelShape
@@ -126,19 +126,19 @@ class CostModel:
 
     @property
     def batch_tokens(self) -> int:
-        """As `laaciq.scoring.likelihood.batch_tokens`, which looks where the model is."""
+        """Like `laaciq.scoring.likelihood.batch_tokens`, for the device where the model will be."""
         return max(64, self._logits_bound // (4 * self.shape.vocabulary))
 
     def scored(self, texts: Texts) -> Reading:
-        """All languages pooled, as they are scored."""
+        """All languages together, as in scoring."""
         return self._reading(list(texts.by_language.values()), scored=True)
 
     def read(self, texts: Texts) -> Reading:
-        """All languages pooled, as calibration reads them."""
+        """All languages together, as in calibration."""
         return self._reading(list(texts.by_language.values()), scored=False)
 
     def one_by_one(self, texts: Texts) -> Reading:
-        """Every sequence in a batch of its own."""
+        """Every sequence in a separate batch."""
         return self._reading(list(texts.by_language.values()), scored=True, most_tokens=1)
 
     def _reading(self, texts: list[Passages], *, scored: bool, most_tokens: int | None = None) -> Reading:
@@ -152,11 +152,11 @@ class CostModel:
         return Reading.of(pool, most_tokens or self.batch_tokens) * (whole / sampled_bytes) if pool else Reading()
 
     def _sample(self, passages: Passages, *, scored: bool) -> _Sample:
-        """Of the language, from the first texts that were seen in it."""
+        """A sample of the language, from the first texts in it."""
         key = (passages.language.code, scored)
         if key not in self._samples and len(passages):
             some = passages.spread(SAMPLED)
-            prepare = prepare_all if scored else readings
+            prepare = prepare_all if scored else prepare_whole
             self._samples[key] = _Sample(prepare(self.model, some, self.options), some.byte_count / len(some))
         return self._samples.get(key, _Sample([], 0.0))
 
@@ -165,7 +165,9 @@ class CostModel:
     def stage(
         self, name: str, work: Work, *, models: float = 1.0, logits: float = 0.0, more_bytes: float = 0.0
     ) -> StageCost:
-        """With so many `models` in memory, logits of so many of them at a time, and `more_bytes` where the model is."""
+        """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
+        device.
+        """
         width = 4 if self.device.type == "cpu" else 2
         # An accelerator's logits are computed in 16 bits and compared in 32.
         size = models * width * self.shape.parameters + more_bytes
@@ -176,14 +178,14 @@ class CostModel:
         return StageCost(seconds, _CUDA_BYTES, size, name=name)
 
     def loading(self) -> StageCost:
-        """Weights from disk, looked at once for NaN."""
+        """Reading weights from disk and checking them for NaN."""
         work = Work(elements=_LOAD_ELEMENTS * self.shape.parameters, calls=_LOAD_CALLS)
         stage = self.stage("loading", work, more_bytes=self._file_bytes)
         # Read in host memory first.
         return replace(stage, memory_bytes=max(stage.memory_bytes, _BASE_BYTES + self._file_bytes))
 
     def profiling(self, texts: Texts) -> StageCost:
-        """Weights scanned, every language read once, the spectrum of its last block with every fold of documents left out."""
+        """Scanning the weights and reading every language once, with the jackknifed spectrum of its last block."""
         shape, reading = self.shape, Reading()
         for passages in texts.by_language.values():
             reading = reading + self._reading([passages], scored=False)
@@ -199,7 +201,7 @@ class CostModel:
         )
 
     def measuring(self, texts: Texts, candidates: int = 1, *, served: Iterable[str] | None = None) -> StageCost:
-        """Language by language; those that are not `served` (None: all are) are measured on a few passages."""
+        """Measuring language by language. Languages that are not `served` (None: all are) are measured on a few passages."""
         chosen = None if served is None else set(served)
         reading = Reading()
         for code, passages in texts.by_language.items():
@@ -214,7 +216,7 @@ class CostModel:
         return self.stage("measuring", work, models=1 + candidates, logits=2 * self._logits_share(reading))
 
     def _logits_share(self, reading: Reading) -> float:
-        """Of the bound, what the largest batch of these texts has."""
+        """The share of the bound that the largest batch of these texts takes."""
         return min(1.0, 4 * self.shape.vocabulary * reading.targets / self._logits_bound)
 
     @property

@@ -80,6 +80,10 @@ class Losses:
         sides = zip(self.loss, *(other.loss for other in others), strict=True)
         return replace(self, loss=[np.sum(parts, axis=0) for parts in sides])
 
+    def scaled(self, factor: float) -> Losses:
+        """Every loss times the factor."""
+        return replace(self, loss=[factor * loss for loss in self.loss])
+
     def over(self, whole: Losses) -> Losses:
         """The share of `whole`, losses of the same documents, in place of losses per token."""
         return replace(self, tokens=[loss.mean(0) for loss in whole.loss])
@@ -144,7 +148,7 @@ class Losses:
         return self.codes[int(self.per_token.argmax())], maximum_estimate(self.joint, self.noise)
 
     def disparity(self) -> RangeEstimate:
-        """max D − min D. Needs two languages."""
+        """max D − min D; 0 for a single language."""
         return range_estimate(self.joint, self.noise)
 
     # Against another quantization of the same model, on the same documents

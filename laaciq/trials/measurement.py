@@ -1,4 +1,4 @@
-"""What was measured in one language, passage by passage: the raw material of every statistic."""
+"""Measurements of one language, passage by passage, from which every statistic is computed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from laaciq.corpus import Passages
 from laaciq.engine.progress import Progress
@@ -14,14 +13,13 @@ from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import Scores, bits_per_byte, nll_by_passage, score_each
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
+from laaciq.strict import StrictModel
 
-# A language is first measured on these many passages, and on no more if it turns out not to be served.
+# A language is first measured on this many passages, and on no more if it is not served.
 SERVED_PROBE = 8
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Record(StrictModel):
     version: Literal[2] = 2
 
 
@@ -64,7 +62,7 @@ class Measurement(_Record):
 def passage_losses(
     model: LanguageModel, prepared: list[ScoredPassage], *, advance: Callable[[int], None] = lambda tokens: None
 ) -> PassageLosses:
-    """`advance` is told the scored tokens of every batch."""
+    """The losses of one language under one model. `advance` receives the scored tokens of every batch."""
     return PassageLosses(
         nll=nll_by_passage(model, prepared, advance=advance).tolist(),
         tokens=[passage.scored_tokens for passage in prepared],
@@ -73,7 +71,7 @@ def passage_losses(
 
 
 def paired(passages: Passages, original: PassageLosses, nll: Sequence[float], options: MeasureOptions) -> Measurement:
-    """A candidate's losses beside those that the original had on the same passages."""
+    """A measurement from separate passes of a candidate and the original over the same passages."""
     return Measurement(
         language=passages.language.code,
         served=original.bits_per_byte <= options.served_bound,
@@ -95,7 +93,7 @@ def measure(
     *,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> Measurement:
-    """Score one language's passages under both models. `advance` is told the number of passages that are done."""
+    """One language's passages scored under both models. `advance` receives the number of passages that are done."""
     return measure_each(original, [quantized], passages, options, advance=advance)[0]
 
 
@@ -107,8 +105,8 @@ def measure_each(
     *,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> list[Measurement]:
-    """As `measure`, for several quantized models beside one pass of the original."""
-    # Spread over the text, so that the probe is not one document.
+    """Like `measure`, for several quantized models beside one pass of the original."""
+    # Spread over the text, to sample several documents.
     probe = range(0, len(passages), -(-len(passages) // SERVED_PROBE))
     first = _measure(original, quantized, passages.at(probe), options)
     advance(len(probe))
@@ -128,7 +126,7 @@ def measure_pooled(
     *,
     progress: Progress = Progress(),
 ) -> list[Measurement]:
-    """Several languages in one pass, whether served or not: short texts fill larger batches."""
+    """Several languages in one pass, served or not: short texts then fill larger batches."""
     prepared = [prepare_all(original, passages, options) for passages in texts]
     pool = [passage for part in prepared for passage in part]
     with progress.stage("measuring", sum(passage.scored_tokens for passage in pool)) as advance:

@@ -1,4 +1,4 @@
-"""A copy of the original whose weights are replaced by what quantized layers mean, one candidate after the other."""
+"""A copy of the original that holds the dequantized weights of one candidate after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from laaciq.quantization.plan import TensorPlan
 
 
 class QuantizedCopy:
-    """Made when it is first needed. `holding` says which weights it has, so that the same ones are not put on it twice."""
+    """A copy that is made on first use. `holding` names its present weights, so that they are not written twice."""
 
     def __init__(self, original: LanguageModel) -> None:
         self.original = original
@@ -30,7 +30,7 @@ class QuantizedCopy:
         return self._model
 
     def hold(self, weights: Hashable, put_on: Callable[[LanguageModel], object]) -> LanguageModel:
-        """The copy with the named `weights`, which `put_on` writes to it unless it has them."""
+        """The copy with the named `weights`. `put_on` writes them unless the copy has them already."""
         if self._holding != weights:
             self._holding = None  # while it is being written, and if that fails
             put_on(self.model)
@@ -39,7 +39,7 @@ class QuantizedCopy:
 
 
 def copy_of(original: LanguageModel) -> LanguageModel:
-    """A model with weights of its own."""
+    """A copy of the model that does not share weights with it."""
     return replace(original, module=copy.deepcopy(original.module))
 
 
@@ -52,8 +52,9 @@ def put_layers(
     others: Mapping[str, torch.Tensor] = MappingProxyType({}),
     table: int | None = None,
 ) -> None:
-    """Give `target`, a copy of `original`, the weights that a checkpoint of these layers would mean, with the shared scales or a table's.
-    `others` are tuned parameters, by name."""
+    """Give `target`, a copy of `original`, the dequantized weights of these layers, with the shared scales or those of a table. `others`
+    are tuned parameters, by name.
+    """
     matrices = target.anatomy.matrices
     stored = dict(original.module.named_parameters())
     for name, parameter in target.module.named_parameters():

@@ -1,4 +1,4 @@
-"""A session: one model, its texts, how passages are scored, and where results are kept. Everything that measures goes through it."""
+"""A session: one model, its texts, how passages are scored, and where results are stored. Everything that measures uses it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ ORIGINAL = "original"
 
 @dataclass
 class Session:
-    """The model is loaded and the folder for results is made when they are first needed: what is refused changes nothing, and a command that
-    is up to date loads no model. Without `out`, results are kept in memory."""
+    """The model is loaded and the folder is made on first use. So a refused command changes nothing, and a finished one loads no model.
+    Without `out`, results stay in memory.
+    """
 
     folder: ModelFolder
     split: Split
@@ -64,8 +65,9 @@ class Session:
         device: str = "auto",
         progress: Progress | None = None,
     ) -> Session:
-        """By names: a model, texts, some of their languages, and at most so many test passages per language. `recipe` is written beside the
-        results."""
+        """A session from names: a model, texts, some of their languages, and at most this many test passages per language. `recipe` is
+        written beside the results.
+        """
         pick_device(device)
         folder = find_model(model)
         split = read_split(texts, seed=options.seed).select(None if languages is None else list(languages))
@@ -78,13 +80,15 @@ class Session:
 
     @classmethod
     def of(cls, model: LanguageModel, split: Split, options: MeasureOptions, **others: object) -> Session:
-        """Of a model that is loaded already."""
+        """A session for a model that is already loaded."""
         session = cls(model.folder, split, options, **others)  # type: ignore[arg-type]
         session.__dict__["original"] = model
         return session
 
     def on(self, split: Split, *, within: str | None = None) -> Session:
-        """The same model and store on other text. `within` leads the names of its results, so that they do not replace this session's."""
+        """A session with the same model and store on other text. `within` begins the names of its results, so that they do not replace this
+        session's.
+        """
         other = replace(self, split=split)
         other.__dict__["original"] = self.original
         other.__dict__["store"] = self.store if within is None else SubStore(self.store, within)
@@ -106,7 +110,7 @@ class Session:
 
     @property
     def place(self) -> torch.device:
-        """Where the model is, or will be."""
+        """The device of the model."""
         return self.original.device if "original" in self.__dict__ else pick_device(self.device)
 
     @cached_property
@@ -114,15 +118,13 @@ class Session:
         return CostModel.of(self.folder, self.options, self.place)
 
     def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
-        """Say what will be done and what it takes at most, by stage where several take long. Refuses where memory does not suffice."""
+        """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice."""
         cost = total(stages)
         require_memory(cost, self.place)
-        self.progress.say(
-            f"{sentence} This takes {cost}{by_stage(stages)}; what is there already is not computed again."
-        )
+        self.progress.say(f"{sentence} This takes {cost}{by_stage(stages)}; existing results are not computed again.")
 
     def profile(self, texts: Texts, *, name: str = "profile.json") -> Profile:
-        """What is in the weights, and how each language uses them on these texts."""
+        """The profile of the model on these texts."""
 
         def compute() -> Profile:
             return profile_model(
@@ -136,10 +138,10 @@ class Session:
             "profile", self.folder.fingerprint, texts.fingerprint, self.options.model_dump(), OUTLIER_KURTOSIS
         )
 
-    # One language at a time: read where it is there, computed where it is not.
+    # One language at a time: read from the store, or computed.
 
     def key(self, passages: Passages, *parts: object) -> str:
-        """Of a result in one language: the model, the passages, how they are scored, and what else decides it."""
+        """The key of a result in one language: the model, the passages, how they are scored, and everything else that decides it."""
         scored = (passages.texts, passages.documents, self.options.model_dump(), self.place.type)
         return key_of(self.folder.fingerprint, scored, *parts)
 
@@ -154,8 +156,9 @@ class Session:
         title: str = "measuring",
         passes: int = 1,
     ) -> dict[str, Result]:
-        """`compute(language, prepared passages, advance)` for every language that is not kept under `name` and `key` yet. `advance` counts
-        scored tokens, those of every one of the `passes`."""
+        """Results of `compute(language, prepared passages, advance)` by language, computed where `name` and `key` are not in the store.
+        `advance` counts scored tokens over all `passes`.
+        """
         keys = {code: self.key(passages, key) for code, passages in texts.by_language.items()}
         pending = [code for code in texts.languages if not self.store.valid(_file(name, code), keys[code])]
         prepared = {code: self.prepared(texts[code]) for code in pending}
@@ -169,7 +172,7 @@ class Session:
         return prepare_all(self.original, passages, self.options)
 
     def original_losses(self, texts: Texts, *, part: str = "test") -> dict[str, PassageLosses]:
-        """The original alone, by language."""
+        """Losses of the original by language."""
 
         def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> PassageLosses:
             return passage_losses(self.original, prepared, advance=advance)
@@ -177,7 +180,9 @@ class Session:
         return self.by_language(f"{ORIGINAL}/{part}", texts, PassageLosses, compute, key=ORIGINAL)
 
     def losses(self, candidate: Candidate, texts: Texts, *, part: str = "test") -> dict[str, Measurement]:
-        """A candidate's losses beside the original's, which is run once for all candidates: no divergence, half the time."""
+        """Losses of a candidate and of the original, which is run once for all candidates. There is no divergence; it takes half the time
+        of `measure`.
+        """
         original = self.original_losses(texts, part=part)
 
         def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> Measurement:
@@ -190,8 +195,9 @@ class Session:
     def measure(
         self, candidates: Sequence[Candidate], texts: Texts, *, part: str = "test"
     ) -> list[dict[str, Measurement]]:
-        """Candidates side by side with the original, by language: losses, divergence and agreement. One pass of the original serves all
-        candidates, at the cost of a copy of the model for each."""
+        """Measurements of candidates by language: losses, divergence and agreement. One pass of the original serves all candidates, at the
+        cost of one copy of the model each.
+        """
         pending = [self.pending(candidate.name, candidate.key, texts, part=part) for candidate in candidates]
         missing = {
             code: [candidate for candidate, codes in zip(candidates, pending, strict=True) if code in codes]
@@ -205,7 +211,9 @@ class Session:
         return [self._read(candidate, texts, part) for candidate in candidates]
 
     def measure_pooled(self, candidate: Candidate, texts: Texts, *, part: str) -> dict[str, Measurement]:
-        """As `measure`, all languages in one pass under the same weights: faster for short texts, but nothing is kept before the end."""
+        """Like `measure`, with all languages in one pass under the same weights. Faster for short texts, but nothing is stored before the
+        end.
+        """
         missing = [texts[code] for code in self.pending(candidate.name, candidate.key, texts, part=part)]
         if missing:
             with candidate.applied(self.copy(), missing[0].language.code) as model:
@@ -215,7 +223,7 @@ class Session:
         return self._read(candidate, texts, part)
 
     def pending(self, name: str, key: str, texts: Texts, *, part: str = "test") -> list[str]:
-        """Languages in which the candidate of that name and key is not measured yet."""
+        """Languages in which the candidate of this name and key has not been measured yet."""
         return [
             code
             for code, passages in texts.by_language.items()
@@ -253,5 +261,5 @@ def _trial(candidate: Candidate, part: str, code: str) -> str:
 
 
 def _file(name: str, code: str) -> str:
-    """Where a result lies in the store."""
+    """Name of a result in the store."""
     return f"trials/{name.replace(' ', '-')}/{code}.json"

@@ -38,7 +38,7 @@ def test_every_back_end_has_an_extra_and_a_name_of_its_own():
 
 
 def test_bits_or_a_library_that_are_missing_are_named():
-    with pytest.raises(BadOption, match="halving has 2 or 4 bits, not 3"):
+    with pytest.raises(BadOption, match="halving supports 2 or 4 bits, not 3"):
         made_up().require(3)
     for library in ("no_such_library", "no_such_package.library"):
         with pytest.raises(MissingExtra, match=r"is not installed: run pip install '\.\[half\]'"):
@@ -60,13 +60,15 @@ def test_size_counts_what_was_left_alone_in_full(tmp_path):
 @pytest.mark.parametrize("name", ["hqq", "quanto", "torchao"])
 def test_libraries_that_skip_the_layers_of_gpt2_are_warned_of(name, gpt2):
     pytest.importorskip(BACKENDS[name].library)
-    with pytest.warns(UserWarning, match=f"{name} left 8 of 8 linear layers alone"):
+    with pytest.warns(UserWarning, match=f"{name} left 8 of 8 linear layers unquantized"):
         assert not BACKENDS[name].quantize(*gpt2, [], bits=4).weights
 
 
 def test_layers_that_a_library_skips_are_named(tmp_path):
     model = load(find_model(save_tiny("gpt2", tmp_path / "gpt2")))
-    with pytest.warns(UserWarning, match="halving left 8 of 8 linear layers alone: transformer.h.0.attn.c_attn.weight"):
+    with pytest.warns(
+        UserWarning, match="halving left 8 of 8 linear layers unquantized: transformer.h.0.attn.c_attn.weight"
+    ):
         result = made_up().quantize(model.module, model.tokenizer, [], bits=4)
     assert left_alone_in_blocks(result, model.anatomy) == [linear.name for linear in model.anatomy.linears]
     assert bits_per_weight(result, model.anatomy) == (16.0, 16.0)

@@ -29,19 +29,19 @@ def measured(pair):
     return json.loads(result.stdout)
 
 
-def table(found):
+def table(result):
     console = Console(record=True, width=80)
-    console.print(bench_table(Bench.model_validate(found)))
+    console.print(bench_table(Bench.model_validate(result)))
     return " ".join(console.export_text().split())
 
 
 def test_both_models_are_measured(measured, pair):
-    for name, own in zip(("original", "quantized"), pair, strict=True):
-        found = measured[name]
-        assert found["model"] == own
-        assert found["prefill"] > 0
-        assert found["decoding"] > 0
-        assert found["peak_bytes"] is None
+    for name, entry in zip(("original", "quantized"), pair, strict=True):
+        result = measured[name]
+        assert result["model"] == entry
+        assert result["prefill"] > 0
+        assert result["decoding"] > 0
+        assert result["peak_bytes"] is None
     for name in ("prefill", "decoding", "weight_bytes"):
         assert measured["ratios"][name] == measured["quantized"][name] / measured["original"][name]
     assert (measured["device"], measured["dtype"]) == ("cpu", "float32")
@@ -52,7 +52,7 @@ def test_the_result_is_read_back_without_loss(measured):
 
 
 def test_weights_are_counted_as_they_lie_in_memory(measured):
-    """In float32 layers hold codes of half a byte, scales of 2 bytes for 16 weights, and 4 bytes a dequantized weight."""
+    """In float32 layers hold codes of half a byte, scales of 2 bytes for 16 weights, and 4 bytes per dequantized weight."""
     blocks = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 32 * 64)
     extra = blocks // 2 + 2 * blocks // 16
     assert measured["quantized"]["weight_bytes"] - measured["original"]["weight_bytes"] == extra

@@ -19,11 +19,11 @@ def test_tables_hold_the_known_thresholds():
 
 
 def test_json_is_the_same_in_full():
-    found = json.loads(CliRunner().invoke(app, ["--bits", "3", "--json"]).stdout)
-    assert round(found["thresholds"][0]["noise_model_published_step"]["3"], 3) == 2.069
-    assert found["coefficients"]["published"] == {}
-    assert len(found["errors"]["fitted"]) == 20
-    assert {row["bits"] for row in found["sharing"]} == {3}
+    result = json.loads(CliRunner().invoke(app, ["--bits", "3", "--json"]).stdout)
+    assert round(result["thresholds"][0]["noise_model_published_step"]["3"], 3) == 2.069
+    assert result["coefficients"]["published"] == {}
+    assert len(result["errors"]["fitted"]) == 20
+    assert {row["bits"] for row in result["sharing"]} == {3}
 
 
 @pytest.mark.parametrize("bits", ["", "four", "9", "1"])

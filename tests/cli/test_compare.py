@@ -44,26 +44,26 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     )
     assert all(len(line) <= 80 or line.startswith("Report") for line in shown.stdout.splitlines())
     again = CliRunner().invoke(app, [*command, "--json"])
-    found = Comparison.model_validate(json.loads(again.stdout))
-    assert {row.method for row in found.measured} == {"effective", "rtn"}
-    assert found["rtn"].evaluation.parallel
+    result = Comparison.model_validate(json.loads(again.stdout))
+    assert {row.method for row in result.measured} == {"effective", "rtn"}
+    assert result["rtn"].evaluation.parallel
     words = shown.stdout.split()
-    assert f"{found['rtn'].made.block_bits_per_weight:.3f}" in words and found["rtn"].worst.language in words
+    assert f"{result['rtn'].made.block_bits_per_weight:.3f}" in words and result["rtn"].worst.language in words
     assert "calibration: eng" in (tmp_path / "run/recipe.yaml").read_text()
     page = (tmp_path / "run/report.html").read_text()
-    assert "<svg" in page and "calibrated on English" in page and found.command.split()[0] in page
-    assert "--calibration eng" in found.command and "--methods effective,rtn,hqq" in found.command
+    assert "<svg" in page and "calibrated on English" in page and result.command.split()[0] in page
+    assert "--calibration eng" in result.command and "--methods effective,rtn,hqq" in result.command
 
 
 def test_long_names_and_large_losses_are_legible_in_narrow_terminals(tiny, tmp_path):
-    found = laaciq.compare(tiny, methods=["rtn"], bits=2, out=tmp_path, **PLAIN)
-    row = found["rtn"]
+    comparison = laaciq.compare(tiny, methods=["rtn"], bits=2, out=tmp_path, **PLAIN)
+    row = comparison["rtn"]
     large = Estimate(value=2.111, low=0.987, high=3.234)
     worst = row.worst.model_copy(update={"degradation": large, "loss": large})
     evaluation = row.evaluation.model_copy(update={"languages": [worst]})
     made = row.made.model_copy(update={"seconds": 1234.0})
     long = row.model_copy(update={"method": "llmcompressor-gptq", "evaluation": evaluation, "made": made})
-    result = found.model_copy(update={"rows": [long]})
+    result = comparison.model_copy(update={"rows": [long]})
     assert_legible(compare_table(result), "211 %", "llmcompressor-gptq")
     assert "llmcompressor-gptq" in result._repr_html_()
     assert "98.7 to 323" in " ".join(rendered(compare_table(result), 80))
@@ -83,5 +83,7 @@ def test_back_ends_are_listed():
     shown = CliRunner().invoke(app, ["backends"], env={"COLUMNS": "200"}).stdout
     assert all(name in shown for name in BACKENDS)
     listed = json.loads(CliRunner().invoke(app, ["backends", "--json"]).stdout)
-    assert {own["name"]: own["installed"] for own in listed} == {n: own.installed for n, own in BACKENDS.items()}
-    assert all(own["installed"] or f"'.[{own['extra']}]'" in shown for own in listed)
+    assert {entry["name"]: entry["installed"] for entry in listed} == {
+        n: entry.installed for n, entry in BACKENDS.items()
+    }
+    assert all(entry["installed"] or f"'.[{entry['extra']}]'" in shown for entry in listed)

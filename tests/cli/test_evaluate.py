@@ -20,8 +20,8 @@ def test_a_checkpoint_that_another_library_made(tmp_path):
     words += ["--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, [*words, "--json"])
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)["languages"]
-    assert [own["language"] for own in found] == ["eng", "swa"]
+    languages = json.loads(result.stdout)["languages"]
+    assert [entry["language"] for entry in languages] == ["eng", "swa"]
     # 4 bits on random weights: far from nothing, and farther still from another model (whose best guess is the same once in 400).
-    assert all(0.5 < own["top_agreement"] < 1 and 0 < own["kl_per_token"] < 0.5 for own in found)
+    assert all(0.5 < entry["top_agreement"] < 1 and 0 < entry["kl_per_token"] < 0.5 for entry in languages)
     assert "Swahili" in CliRunner().invoke(app, words).stdout

@@ -25,14 +25,14 @@ def finished(tmp_path_factory):
 def test_the_table_says_what_was_found(finished):
     folder, _, shown = finished
     shown = " ".join(shown.split())
-    found = Gateway.model_validate_json((folder / "out/gateway.json").read_text())
-    best = "{" + ", ".join(map(str, found.best().blocks)) + "}"
+    result = Gateway.model_validate_json((folder / "out/gateway.json").read_text())
+    best = "{" + ", ".join(map(str, result.best().blocks)) + "}"
     assert f"Best by worst loss on validation text: {best}." in shown
     assert "First, best, last {0, 3}: rank" in shown
     assert "No protection: worst loss on test text minus the best set's:" in shown
     assert "among 6 sets" in shown
-    assert f"Chosen on {found.validation_tokens:,} validation tokens" in shown
-    assert found.method == "mse"
+    assert f"Chosen on {result.validation_tokens:,} validation tokens" in shown
+    assert result.method == "mse"
 
 
 def test_losses_are_legible_in_narrow_terminals(finished):

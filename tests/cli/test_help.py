@@ -51,7 +51,7 @@ def test_every_option_says_its_default(name):
     """Where typer does not show it, because it is computed or stands for all, the help says what it is."""
     for option in options_of(name):
         if option.default is None and not option.required and option.name not in NONE_BY_DEFAULT:
-            assert "default" in option.help, f"{name} --{option.name}: {option.help}"
+            assert "Default:" in option.help, f"{name} --{option.name}: {option.help}"
 
 
 def test_options_that_measuring_commands_share_mean_the_same():

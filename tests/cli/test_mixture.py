@@ -36,15 +36,15 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path):
     command = ["mixture", tiny, *QUICK, "--out", str(tmp_path / "run")]
     shown = CliRunner().invoke(app, command, env={"COLUMNS": "120"})
     assert shown.exit_code == 0, shown.output
-    found = MixtureStudy.model_validate(json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout))
-    assert found == MixtureStudy.model_validate_json((tmp_path / "run/mixture.json").read_text())
-    assert (found.bits, found.group_size, found.symmetric, found.test_passages) == (3, 16, False, 2)
-    assert_legible(mixture_table(found), *(degradation(setting.worst) for setting in found.settings))
-    assert "English only" in found._repr_html_()
+    result = MixtureStudy.model_validate(json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout))
+    assert result == MixtureStudy.model_validate_json((tmp_path / "run/mixture.json").read_text())
+    assert (result.bits, result.group_size, result.symmetric, result.test_passages) == (3, 16, False, 2)
+    assert_legible(mixture_table(result), *(degradation(setting.worst) for setting in result.settings))
+    assert "English only" in result._repr_html_()
     words = " ".join(shown.stdout.split())
-    assert found.recommendation.sentence in words
+    assert result.recommendation.sentence in words
     assert all(name in words for name in ("equal", "proportional", "minimax", "English only", "Swahili loses"))
-    assert found.recommendation.sentence in (tmp_path / "run/report.html").read_text()
+    assert result.recommendation.sentence in (tmp_path / "run/report.html").read_text()
 
 
 def test_what_cannot_be_done_is_said(tiny, tmp_path):

@@ -28,8 +28,8 @@ def test_an_evaluation_is_a_table_in_html():
 
 
 def test_what_users_wrote_is_escaped():
-    found = evaluation({"eng": 0.018, "swa": 0.048}).model_copy(update={"original": "<script>alert()</script>"})
-    assert "<script>" not in found._repr_html_()
+    result = evaluation({"eng": 0.018, "swa": 0.048}).model_copy(update={"original": "<script>alert()</script>"})
+    assert "<script>" not in result._repr_html_()
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -24,8 +24,8 @@ def test_quantize_writes_a_checkpoint_and_names_the_next_command(tmp_path):
     assert {"config.json", "model.safetensors", "plan.json", "tokenizer.json"} <= {
         p.name for p in (tmp_path / "q").iterdir()
     }
-    found = json.loads((tmp_path / "q/plan.json").read_text())
-    assert (found["method"], list(found["weights"]), found["tensors"][0]["clip"]) == (
+    written = json.loads((tmp_path / "q/plan.json").read_text())
+    assert (written["method"], list(written["weights"]), written["tensors"][0]["clip"]) == (
         "minimax",
         ["eng", "swa"],
         "minimax",
@@ -49,17 +49,17 @@ def test_strategies_combine_and_say_what_they_weigh(tmp_path):
         *COMMON,
     ]
     result = invoke("quantize", model, "--out", tmp_path / "q", *words, "--json")
-    found = json.loads(result.stdout)
-    assert set(found["folders"]) == {"swa", "others"}
-    for folder in found["folders"].values():
+    written = json.loads(result.stdout)
+    assert set(written["folders"]) == {"swa", "others"}
+    for folder in written["folders"].values():
         assert laaciq.evaluate(folder, against=model, languages=["swa"], served_bound=100).languages[0].tokens > 0
 
 
 def test_the_same_from_python(tmp_path):
     model = save_tiny("gpt2", tmp_path / "model")
-    found = laaciq.quantize(model, out=tmp_path / "q", method="rtn", bits=4, group_size=16, keep=1.0)
-    assert found.plans.first.tensors[0].keep == 1.0
-    assert found.total_bytes == found.plans.first.size.model_bytes
+    result = laaciq.quantize(model, out=tmp_path / "q", method="rtn", bits=4, group_size=16, keep=1.0)
+    assert result.plans.first.tensors[0].keep == 1.0
+    assert result.total_bytes == result.plans.first.size.model_bytes
 
 
 def test_what_is_there_is_left_alone(tmp_path):
@@ -69,7 +69,7 @@ def test_what_is_there_is_left_alone(tmp_path):
     with pytest.raises(OutputConflict):
         laaciq.quantize(model, out=tmp_path / "q")
     assert [path.name for path in (tmp_path / "q").iterdir()] == ["thesis.txt"]
-    with pytest.raises(BadOption, match="11 % of the weights cannot be kept"):
+    with pytest.raises(BadOption, match="11 % of the weights cannot stay in 16 bits"):
         laaciq.quantize(model, out=tmp_path / "r", keep=11.0)
     assert not (tmp_path / "r").exists()
 

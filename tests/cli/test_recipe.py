@@ -65,7 +65,7 @@ def test_values_are_what_python_takes():
     }
     assert given(SweepOptions, "--bits", "3,4") == {"bits": (3, 4)}
     assert given(SurveyOptions, "one", "two") == {"models": ("one", "two")}
-    with pytest.raises(BadOption, match="'few' are no numbers"):
+    with pytest.raises(BadOption, match="'few' is not a list of numbers"):
         given(SweepOptions, "--bits", "few")
 
 

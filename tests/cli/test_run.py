@@ -49,10 +49,10 @@ def test_the_run_can_be_repeated_by_its_recipe(finished):
 
 def test_json_is_json(finished):
     _, words, _ = finished
-    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert [r["language"] for r in found["evaluation"]["languages"]] == ["eng", "swa", "hin"]
-    assert "Swahili" in RunResult.model_validate(found)._repr_html_()
-    assert found["options"]["bits"] == found["plans"]["plans"][""]["tensors"][0]["bits"] == 2
+    result = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert [r["language"] for r in result["evaluation"]["languages"]] == ["eng", "swa", "hin"]
+    assert "Swahili" in RunResult.model_validate(result)._repr_html_()
+    assert result["options"]["bits"] == result["plans"]["plans"][""]["tensors"][0]["bits"] == 2
 
 
 def test_generate_adds_continuations(finished):

@@ -17,8 +17,8 @@ def row(lines, code):
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("against", [None, BASELINE])
 def test_d_stays_whatever_the_width(width, against):
-    found = evaluation(LOSSES, not_served=("amh",))
-    lines = rendered(evaluation_table(found, against and evaluation(against, not_served=("amh",))), width)
+    result = evaluation(LOSSES, not_served=("amh",))
+    lines = rendered(evaluation_table(result, against and evaluation(against, not_served=("amh",))), width)
     assert max(map(len, lines)) <= width
     assert not any("…" in line for line in lines)
     for code, shown in (("eng", "1.8"), ("swa", "4.8"), ("tam", "557.0"), ("por", "0.5")):
@@ -28,10 +28,10 @@ def test_d_stays_whatever_the_width(width, against):
 
 
 def test_what_is_left_out_where_it_is_narrow():
-    found, baseline = evaluation(LOSSES), evaluation(BASELINE)
+    result, baseline = evaluation(LOSSES), evaluation(BASELINE)
     headings = {}
     for width in (60, 80):
-        lines = rendered(evaluation_table(found, baseline), width)
+        lines = rendered(evaluation_table(result, baseline), width)
         headings[width] = next(line.split() for line in lines if line.startswith("language"))
     assert headings[80] == ["language", "bits/byte", "D", "95", "%", "KL", "baseline", "D"]
     assert headings[60] == ["language", "D", "95", "%", "baseline", "D"]

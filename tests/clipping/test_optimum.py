@@ -90,9 +90,9 @@ def test_no_scanned_point_is_better_on_a_sample(values, bits):
 @given(samples(), BITS, st.integers(-30, 30))
 def test_the_threshold_scales_with_sigma(values, bits, power):
     """By powers of two nothing is rounded."""
-    own, scaled = true_optimal_threshold(values, bits), true_optimal_threshold(values * 2.0**power, bits)
-    assert scaled.alpha == own.alpha * 2.0**power
-    assert scaled.mse == own.mse * 4.0**power
+    unscaled, scaled = true_optimal_threshold(values, bits), true_optimal_threshold(values * 2.0**power, bits)
+    assert scaled.alpha == unscaled.alpha * 2.0**power
+    assert scaled.mse == unscaled.mse * 4.0**power
 
 
 @settings(max_examples=20)
@@ -108,11 +108,11 @@ def test_weights_are_repetitions(values, bits):
 
 def test_a_histogram_is_its_weights():
     tensor = (0.02 * torch.randn(5000, generator=torch.Generator().manual_seed(0))).to(torch.bfloat16)
-    found = true_optimal_threshold(PatternHistogram.of(tensor), 4)
+    result = true_optimal_threshold(PatternHistogram.of(tensor), 4)
     wide = tensor.double().numpy()
     values, counts = np.unique(wide, return_counts=True)
-    assert found.mse == pytest.approx(true_optimal_threshold(values, 4, weights=counts).mse, rel=1e-9)
-    assert found.mse == pytest.approx(np.mean((wide - quantize(wide, found.alpha, 4)) ** 2), rel=1e-9)
+    assert result.mse == pytest.approx(true_optimal_threshold(values, 4, weights=counts).mse, rel=1e-9)
+    assert result.mse == pytest.approx(np.mean((wide - quantize(wide, result.alpha, 4)) ** 2), rel=1e-9)
 
 
 def test_a_large_sample_has_its_distribution_s_threshold():

@@ -9,8 +9,7 @@ from laaciq.cli import app
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.evaluation import Evaluation
-from laaciq.evaluation.verdict import percent
-from laaciq.report.numbers import percent_estimate
+from laaciq.evaluation.verdict import percent, percent_estimate
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -113,7 +112,7 @@ def test_half_a_run_gets_no_card(run, lacking):
 
 def test_an_unfinished_run_gets_no_card(run):
     RunFolder(run, description={"command": "laaciq run --passages 3"}, overwrite=True)
-    with pytest.raises(BadOption, match=r"not finished: run 'laaciq run --passages 3 --out .*' again"):
+    with pytest.raises(BadOption, match=r"not finished. To finish it, run: laaciq run --passages 3 --out .*"):
         laaciq.card(run)
 
 
@@ -143,7 +142,7 @@ def test_an_edited_card_is_replaced_only_on_request(run, tmp_path):
 
 
 def test_no_run(tmp_path):
-    with pytest.raises(BadOption, match="is no run"):
+    with pytest.raises(BadOption, match="is not a run"):
         laaciq.card(tmp_path / "nowhere")
 
 

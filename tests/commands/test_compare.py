@@ -11,7 +11,7 @@ from laaciq.errors import BadOption
 from laaciq.studies.comparison import Comparison
 from tests.tiny import save_tiny
 
-ASKED = {"languages": ["eng", "swa"], "passages": 4, "served_bound": 100.0}
+SETTINGS = {"languages": ["eng", "swa"], "passages": 4, "served_bound": 100.0}
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture
 def coarse(monkeypatch):
-    """A back end of this test's own: rounds to so many steps, or fails as it is told; counts how often it is run."""
+    """A back end for this test: rounds to a number of steps, or fails on request; counts its runs."""
     runs = []
 
     def run(model, tokenizer, texts, *, bits, device, fail=None):
@@ -39,10 +39,10 @@ def coarse(monkeypatch):
         return BackendResult("quarters", weights, {n: 4.0 * w.numel() for n, w in weights.items()}, [left])
 
     def add(name, library="torch", reads_text=True, **more):
-        def own(*args, **kwargs):
+        def run_backend(*args, **kwargs):
             return run(*args, **kwargs, **more)
 
-        monkeypatch.setitem(BACKENDS, name, Backend(name, "", library, "none", (4,), reads_text, own))
+        monkeypatch.setitem(BACKENDS, name, Backend(name, "", library, "none", (4,), reads_text, run_backend))
         return runs
 
     return add
@@ -50,17 +50,17 @@ def coarse(monkeypatch):
 
 def test_rows_of_libraries_and_of_ours_count_alike(tiny, coarse, tmp_path, capsys):
     read = coarse("coarse")
-    found = laaciq.compare(tiny, methods=["coarse", "rtn", "gptq"], out=tmp_path, **ASKED)
+    result = laaciq.compare(tiny, methods=["coarse", "rtn", "gptq"], out=tmp_path, **SETTINGS)
     assert capsys.readouterr().out == ""
-    assert found == Comparison.model_validate_json((tmp_path / "compare.json").read_text())
-    assert not found.failed
-    theirs, ours = found["coarse"], found["rtn"]
+    assert result == Comparison.model_validate_json((tmp_path / "compare.json").read_text())
+    assert not result.failed
+    theirs, ours = result["coarse"], result["rtn"]
     linears = {"attention": 2 * 32 * 32 + 2 * 32 * 16, "up and gate": 2 * 32 * 64, "down": 64 * 32}
     total = sum(linears.values())
     assert theirs.made.block_bits_per_weight == (4 * (total - linears["down"]) + 16 * linears["down"]) / total
     assert theirs.made.left_alone == ["model.layers.0.mlp.down_proj.weight"]
-    assert theirs.made.notes == ["coarse left 1 of 7 linear layers alone: model.layers.0.mlp.down_proj.weight …"]
-    # Groups of 64 are the whole row here: a scale a row.
+    assert theirs.made.notes == ["coarse left 1 of 7 linear layers unquantized: model.layers.0.mlp.down_proj.weight …"]
+    # Groups of 64 are the whole row here: a scale per row.
     assert ours.made.block_bits_per_weight == 4 + 16 * (32 + 16 + 16 + 32 + 64 + 64 + 32) / total
     assert theirs.evaluation.languages[0].original == ours.evaluation.languages[0].original
     # A random model may even gain; but it is not what it was.
@@ -74,18 +74,18 @@ def test_methods_that_fail_are_rows_that_say_why(tiny, coarse, tmp_path):
     coarse("raising", fail=ZeroDivisionError("no groups\nat all"))
     coarse("leaving", fail=SystemExit("gone"))
     coarse("absent", library="no_such_library")
-    found = laaciq.compare(tiny, methods=["raising", "leaving", "absent", "mse"], out=tmp_path, **ASKED)
-    assert [row.method for row in found.measured] == ["mse"]
-    assert {row.method: row.reason for row in found.failed} == {
+    result = laaciq.compare(tiny, methods=["raising", "leaving", "absent", "mse"], out=tmp_path, **SETTINGS)
+    assert [row.method for row in result.measured] == ["mse"]
+    assert {row.method: row.reason for row in result.failed} == {
         "raising": "ZeroDivisionError: no groups",
         "leaving": "SystemExit: gone",
         "absent": "no_such_library is not installed: run pip install '.[none]' in your clone of laaciq",
     }
-    other = laaciq.compare(tiny, methods=["absent", "mse", "adaptive"], bits=5, out=tmp_path, **ASKED)
-    assert other["absent"].reason == "absent has 4 bits, not 5"
-    assert "5 bits are not offered" in other["mse"].reason
+    other = laaciq.compare(tiny, methods=["absent", "mse", "adaptive"], bits=5, out=tmp_path, **SETTINGS)
+    assert other["absent"].reason == "absent supports 4 bits, not 5"
+    assert "5 bits are not supported" in other["mse"].reason
     with pytest.raises(BadOption, match="unknown method"):
-        laaciq.compare(tiny, methods=["nothing-like-it"], out=tmp_path, **ASKED)
+        laaciq.compare(tiny, methods=["nothing-like-it"], out=tmp_path, **SETTINGS)
 
 
 def test_weights_that_are_not_finite_are_no_result(tiny, monkeypatch, tmp_path):
@@ -95,38 +95,38 @@ def test_weights_that_are_not_finite_are_no_result(tiny, monkeypatch, tmp_path):
         return BackendResult("", weights, {name: 0.0}, matrices_besides(model, weights))
 
     monkeypatch.setitem(BACKENDS, "broken", Backend("broken", "", "torch", "none", (4,), False, run))
-    found = laaciq.compare(tiny, methods=["broken"], out=tmp_path, **ASKED)
-    assert "NaN or infinite weights in model.layers.0.mlp.down_proj.weight" in found["broken"].reason
+    result = laaciq.compare(tiny, methods=["broken"], out=tmp_path, **SETTINGS)
+    assert "NaN or infinite weights in model.layers.0.mlp.down_proj.weight" in result["broken"].reason
 
 
 def test_another_environment_adds_its_rows_to_the_same_table(tiny, coarse, tmp_path):
-    asked = {"methods": ["coarse", "other"], "out": tmp_path, **ASKED}
+    settings = {"methods": ["coarse", "other"], "out": tmp_path, **SETTINGS}
     read = coarse("coarse")
     coarse("other", library="no_such_library", reads_text=False)
-    first = laaciq.compare(tiny, **asked)
+    first = laaciq.compare(tiny, **settings)
     assert (first["coarse"].reason, first["other"].missing) == (None, True)
     # There the first library is missing and the second one is there.
     coarse("coarse", library="no_such_library")
     coarse("other", reads_text=False)
-    second = laaciq.compare(tiny, **asked)
+    second = laaciq.compare(tiny, **settings)
     assert not second.failed
     assert second["coarse"] == first["coarse"]
     assert len(read) == 2
     # Asked for one method, the table still has both; other calibration text changes only what reads it.
-    assert laaciq.compare(tiny, **asked | {"methods": ["other"]}).rows == [second["other"], second["coarse"]]
-    english = laaciq.compare(tiny, calibration="eng", **asked)
+    assert laaciq.compare(tiny, **settings | {"methods": ["other"]}).rows == [second["other"], second["coarse"]]
+    english = laaciq.compare(tiny, calibration="eng", **settings)
     assert (english["other"], english["coarse"].missing) == (second["other"], True)
     assert len(read) == 2
 
 
 def test_a_failure_is_tried_again_and_says_more_than_an_absence(tiny, coarse, tmp_path):
-    asked = {"methods": ["coarse"], "out": tmp_path, **ASKED}
+    settings = {"methods": ["coarse"], "out": tmp_path, **SETTINGS}
     coarse("coarse", fail=RuntimeError("too old"))
-    assert laaciq.compare(tiny, **asked)["coarse"].reason == "RuntimeError: too old"
+    assert laaciq.compare(tiny, **settings)["coarse"].reason == "RuntimeError: too old"
     coarse("coarse", library="no_such_library")
-    assert laaciq.compare(tiny, **asked)["coarse"].reason == "RuntimeError: too old"
+    assert laaciq.compare(tiny, **settings)["coarse"].reason == "RuntimeError: too old"
     coarse("coarse")
-    assert laaciq.compare(tiny, **asked)["coarse"].reason is None
+    assert laaciq.compare(tiny, **settings)["coarse"].reason is None
 
 
 def test_texts_of_the_users_own_are_what_methods_read(tiny, coarse, tmp_path, monkeypatch):
@@ -135,16 +135,16 @@ def test_texts_of_the_users_own_are_what_methods_read(tiny, coarse, tmp_path, mo
     passages = [f"Wimbo wa kwanza, mstari wa {number}." for number in range(9)]
     (tmp_path / "texts/swa.txt").write_text("\n".join(passages))
     read = coarse("coarse")
-    found = laaciq.compare(tiny, methods=["coarse", "gptq"], calibration="texts", out="run", **ASKED)
-    assert not found.failed
+    result = laaciq.compare(tiny, methods=["coarse", "gptq"], calibration="texts", out="run", **SETTINGS)
+    assert not result.failed
     assert sorted(read[0]) == sorted(passages) and read[0] != passages
     assert "calibrated on texts" in (tmp_path / "run/report.html").read_text()
 
 
 def test_a_method_with_tables_by_language_is_measured_with_them(tiny, tmp_path):
-    found = laaciq.compare(tiny, methods=["adaptive", "effective"], bits=3, out=tmp_path, **ASKED)
-    assert not found.failed
-    adaptive, plain = found["adaptive"], found["effective"]
+    result = laaciq.compare(tiny, methods=["adaptive", "effective"], bits=3, out=tmp_path, **SETTINGS)
+    assert not result.failed
+    adaptive, plain = result["adaptive"], result["effective"]
     assert adaptive.made.block_bits_per_weight > plain.made.block_bits_per_weight
     assert adaptive.evaluation.languages[0].loss != plain.evaluation.languages[0].loss
 
@@ -155,15 +155,15 @@ def test_without_any_library_the_package_and_ours_work(tiny, monkeypatch, tmp_pa
             monkeypatch.delitem(sys.modules, name)
         # What `import` and `find_spec` take for an absent module.
         monkeypatch.setitem(sys.modules, backend.library, None)
-    found = laaciq.compare(tiny, methods=[*BACKENDS, "rtn"], out=tmp_path, **ASKED)
-    assert [row.method for row in found.measured] == ["rtn"]
-    at_four = [row for row in found.failed if 4 in BACKENDS[row.method].bits]
+    result = laaciq.compare(tiny, methods=[*BACKENDS, "rtn"], out=tmp_path, **SETTINGS)
+    assert [row.method for row in result.measured] == ["rtn"]
+    at_four = [row for row in result.failed if 4 in BACKENDS[row.method].bits]
     assert at_four and all(row.missing for row in at_four)
 
 
 def test_calibration_text_may_be_cut_short(tiny, coarse, tmp_path):
     read = coarse("coarse")
-    laaciq.compare(tiny, methods=["coarse"], out=tmp_path, calibration_passages=2, **ASKED)
-    laaciq.compare(tiny, methods=["coarse"], out=tmp_path, calibration_passages=3, **ASKED)
+    laaciq.compare(tiny, methods=["coarse"], out=tmp_path, calibration_passages=2, **SETTINGS)
+    laaciq.compare(tiny, methods=["coarse"], out=tmp_path, calibration_passages=3, **SETTINGS)
     # So many to calibrate and so many to validate, in two languages; libraries read both.
     assert [len(texts) for texts in read] == [8, 12]

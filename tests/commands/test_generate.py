@@ -17,10 +17,10 @@ GREEDY = {"do_sample": False, "max_new_tokens": 12}
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("serving")
     model = save_tiny("llama", root / "model")
-    # At groups of 16 a table costs one bit a weight: 3 bits are a table for each language.
+    # At groups of 16 a table costs one bit per weight: 3 bits are a table for each language.
     options = {"method": "adaptive", "bits": 3, "group_size": 16, "table_overhead": 3.0, "served_bound": 100}
-    found = laaciq.quantize(model, out=root / "adaptive", languages=LANGUAGES, **options)
-    assert found.plans.first.tables == [["eng"], ["swa"], ["hin"]]
+    result = laaciq.quantize(model, out=root / "adaptive", languages=LANGUAGES, **options)
+    assert result.plans.first.tables == [["eng"], ["swa"], ["hin"]]
     return root
 
 
@@ -55,8 +55,8 @@ def logits(model, tokenizer):
 def used_tables(model, monkeypatch):
     """The tables that generate switches to, in order."""
     used = []
-    own = model.generate
-    monkeypatch.setattr(model, "generate", lambda **kwargs: used.append(model.language.table) or own(**kwargs))
+    original = model.generate
+    monkeypatch.setattr(model, "generate", lambda **kwargs: used.append(model.language.table) or original(**kwargs))
     return used
 
 
@@ -122,7 +122,7 @@ def test_a_language_too_few(served):
 
 def test_one_text_is_no_list_of_prompts(served):
     model, tokenizer = served
-    with pytest.raises(BadOption, match="prompts are a list"):
+    with pytest.raises(BadOption, match="prompts must be a list"):
         laaciq.generate(model, tokenizer, "Habari ya asubuhi")
 
 
@@ -174,12 +174,12 @@ def test_a_switch_that_fails_half_way_is_undone(served, monkeypatch):
     model, tokenizer = served
     before = logits(model, tokenizer)
     last = [layer for layer in model.modules() if isinstance(layer, QuantizedLinear)][-1]
-    own = last.use
+    original = last.use
 
     def fail(table):
         if table is not None:
             raise MemoryError
-        own(table)
+        original(table)
 
     monkeypatch.setattr(last, "use", fail)
     with pytest.raises(MemoryError), model.language("swa"):

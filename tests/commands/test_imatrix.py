@@ -46,8 +46,8 @@ def test_the_command_line(model, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 languages count alike." in result.stdout
     assert "llama-quantize --imatrix" in result.stdout
-    found = json.loads(CliRunner().invoke(app, [*map(str, words), "--overwrite", "--json"]).stdout)
-    assert found["files"] == ["imatrix.gguf"]
+    outcome = json.loads(CliRunner().invoke(app, [*map(str, words), "--overwrite", "--json"]).stdout)
+    assert outcome["files"] == ["imatrix.gguf"]
 
 
 def test_what_was_there_stays(model, tmp_path):

@@ -31,16 +31,16 @@ def planted(architecture, folder, blocks):
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "bloom"])
 def test_screening_names_exactly_the_planted_blocks(architecture, tmp_path):
-    plain, twin = planted(architecture, tmp_path, [1])
-    before, after = laaciq.screen(plain, **FEW), laaciq.screen(twin, **FEW)
+    plain, planted_model = planted(architecture, tmp_path, [1])
+    before, after = laaciq.screen(plain, **FEW), laaciq.screen(planted_model, **FEW)
     assert before.outlier_blocks == [] and after.outlier_blocks == [1]
     assert before.conditions[0].answer is False and after.conditions[0].answer is True
     assert before.risk == "LOW"
 
 
 def test_planting_leaves_the_function_as_it_is(tmp_path):
-    plain, twin = planted("llama", tmp_path, [0])
-    evaluation = laaciq.evaluate(twin, against=plain, texts="builtin", served_bound=100.0, **FEW)
+    plain, planted_model = planted("llama", tmp_path, [0])
+    evaluation = laaciq.evaluate(planted_model, against=plain, texts="builtin", served_bound=100.0, **FEW)
     assert all(abs(result.loss.value) < 1e-4 for result in evaluation.languages)
 
 
@@ -57,16 +57,16 @@ def test_planting_refuses_what_it_would_break(tmp_path):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_has_a_profile(architecture, tmp_path):
     model = save_tiny(architecture, tmp_path / "model")
-    found = laaciq.profile(model, out=tmp_path / "out", **FEW)
-    assert Profile.read(tmp_path / "out/profile.json") == found
-    assert [result.language for result in found.languages] == ["eng", "swa"]
-    for result in found.languages:
+    profiled = laaciq.profile(model, out=tmp_path / "out", **FEW)
+    assert Profile.read(tmp_path / "out/profile.json") == profiled
+    assert [result.language for result in profiled.languages] == ["eng", "swa"]
+    for result in profiled.languages:
         assert sum(result.fractions) == pytest.approx(1)
         assert result.effective_kurtosis == pytest.approx(
-            sum(f * b.kurtosis for f, b in zip(result.fractions, found.blocks, strict=True))
+            sum(f * b.kurtosis for f, b in zip(result.fractions, profiled.blocks, strict=True))
         )
-    assert {c.component for c in found.components} >= {"attention", "feed-forward", "embeddings"}
-    assert found.alignment and found.tokenization
+    assert {c.component for c in profiled.components} >= {"attention", "feed-forward", "embeddings"}
+    assert profiled.alignment and profiled.tokenization
     assert (tmp_path / "out/report.html").exists()
     assert {p.suffix for p in (tmp_path / "out/plots").iterdir()} == {".png", ".svg"}
 
@@ -75,28 +75,28 @@ def test_one_passage_a_language_makes_a_profile_without_alignment(tmp_path):
     model = load(find_model(save_tiny("llama", tmp_path)))
     texts = read_split("builtin").calibration.select(["eng", "swa"])
     made = [profile_model(model, texts.spread(n), MeasureOptions(), outlier_kurtosis=50) for n in (1, 2)]
-    assert [len(found.alignment) for found in made] == [0, 2]
-    assert [found.languages[1].passages for found in made] == [1, 2]
+    assert [len(result.alignment) for result in made] == [0, 2]
+    assert [result.languages[1].passages for result in made] == [1, 2]
 
 
 def test_predictive_redundancy_and_exposure_where_asked_for(tmp_path):
     model = save_tiny("llama", tmp_path / "model")
-    found = laaciq.profile(model, predictive=True, exposure={"English": 100, "swa": 7}, **FEW)
-    assert found.predictive_blocks == [0, 1]
+    profiled = laaciq.profile(model, predictive=True, exposure={"English": 100, "swa": 7}, **FEW)
+    assert profiled.predictive_blocks == [0, 1]
     # A random model predicts no better than unigrams: there is no information to share out.
-    assert all(result.predictive_redundancy is None for result in found.languages)
-    assert [result.exposure_tokens for result in found.languages] == [100, 7]
+    assert all(result.predictive_redundancy is None for result in profiled.languages)
+    assert [result.exposure_tokens for result in profiled.languages] == [100, 7]
     with pytest.raises(BadOption, match="number of tokens"):
         laaciq.profile(model, exposure={"eng": "many"}, **FEW)
 
 
 def test_survey_sets_models_side_by_side(tmp_path):
-    plain, twin = planted("llama", tmp_path, [0, 1])
+    plain, planted_model = planted("llama", tmp_path, [0, 1])
     other = save_tiny("bert", tmp_path / "bert")
-    rows = laaciq.survey([plain, twin, other], **FEW)
+    rows = laaciq.survey([plain, planted_model, other], **FEW)
     assert rows[0].risk == "LOW"
     assert rows[1].max_kurtosis > 50 > rows[0].max_kurtosis
-    words = ["survey", str(plain), str(twin), str(other), "--languages", "eng,swa"]
+    words = ["survey", str(plain), str(planted_model), str(other), "--languages", "eng,swa"]
     shown = CliRunner().invoke(app, words).stdout
     assert "positions" in shown and "rotary" in shown and "learned" in shown
 
@@ -128,10 +128,10 @@ def test_screen_takes_a_profile_made_before(tmp_path):
     for place in (tmp_path / "p", tmp_path / "p/profile.json"):
         shown = CliRunner().invoke(app, ["screen", str(place), "--json"])
         assert json.loads(shown.stdout)["risk"] == "LOW"
-        with pytest.raises(BadOption, match="--languages has no effect on a profile"):
+        with pytest.raises(BadOption, match="--languages has no effect on a finished profile"):
             laaciq.screen(place, languages=["eng"])
     (tmp_path / "p/profile.json").write_text("{}")
-    with pytest.raises(BadOption, match="no profile of this version"):
+    with pytest.raises(BadOption, match="not a profile of this version"):
         laaciq.screen(tmp_path / "p/profile.json")
 
 
@@ -144,5 +144,5 @@ def test_a_finished_profile_is_repeated_or_overwritten_on_request(tmp_path):
     tokens = {"exposure": {"eng": 100, "swa": 7}}
     with pytest.raises(OutputConflict, match=r"finished 'laaciq profile .*', and this is .* with .*\"swa\": 7"):
         laaciq.profile(model, out=out, **tokens, **FEW)
-    found = laaciq.profile(model, out=out, overwrite=True, **tokens, **FEW)
-    assert [result.exposure_tokens for result in found.languages] == [100, 7]
+    profiled = laaciq.profile(model, out=out, overwrite=True, **tokens, **FEW)
+    assert [result.exposure_tokens for result in profiled.languages] == [100, 7]

@@ -60,16 +60,16 @@ def test_a_checkpoint_loses_as_much_in_another_process_as_it_did_simulated(archi
     model = "reference" if architecture == "reference" else save_tiny(architecture, tmp_path / "model")
     group = 64 if architecture == "reference" else 16
     # Planning takes its time on a model of some size.
-    asked = [
-        {"group_size": group, **own} if own["method"] != "planned" else own
-        for own in STORED
-        if architecture != "reference" or own["method"] != "planned"
+    requested = [
+        {"group_size": group, **entry} if entry["method"] != "planned" else entry
+        for entry in STORED
+        if architecture != "reference" or entry["method"] != "planned"
     ]
     results = [
         laaciq.run(model, texts=str(texts), served_bound=100.0, out=tmp_path / str(number), **options)
-        for number, options in enumerate(asked)
+        for number, options in enumerate(requested)
     ]
-    folders = [str(tmp_path / str(number) / "checkpoint") for number in range(len(asked))]
+    folders = [str(tmp_path / str(number) / "checkpoint") for number in range(len(requested))]
     command = [sys.executable, "-c", ELSEWHERE, str(model), str(texts), *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     for result, line in zip(results, done.stdout.splitlines(), strict=True):
@@ -84,11 +84,11 @@ def test_every_language_is_measured_under_its_own_checkpoint(tmp_path, texts):
     result = laaciq.run(model, out=tmp_path / "run", method="effective", separate=True, **options)
     assert set(result.plans.plans) == set(FEW)
     for code in FEW:
-        own = laaciq.evaluate(
+        evaluated = laaciq.evaluate(
             tmp_path / "run/checkpoint" / code, against=model, texts=texts, languages=[code], served_bound=100
         )
         measured = next(r for r in result.evaluation.languages if r.language == code)
-        assert own.languages[0].loss.value == pytest.approx(measured.loss.value, rel=1e-6)
+        assert evaluated.languages[0].loss.value == pytest.approx(measured.loss.value, rel=1e-6)
 
 
 def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
@@ -166,10 +166,10 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"bits": 5}, BadOption, "5 bits are not offered"),
+        ({"bits": 5}, BadOption, "5 bits are not supported"),
         ({"group_size": 0}, BadOption, "group size 0"),
         ({"method": "rnt"}, BadOption, "did you mean 'rtn'"),
-        ({"keep": 20.0}, BadOption, "20 % of the weights cannot be kept"),
+        ({"keep": 20.0}, BadOption, "20 % of the weights cannot stay in 16 bits"),
         ({"languages": ["eng", "xyz"]}, UnknownLanguage, "unknown language 'xyz'"),
         ({"languages": ["eng", "zul"]}, UnknownLanguage, "no text in Zulu"),
         ({"bit": 4}, BadOption, "did you mean 'bits'"),
@@ -200,8 +200,8 @@ def test_test_text_never_reaches_the_optimiser(tmp_path, texts):
             folder.mkdir(parents=True)
             for code in FEW:
                 lines = (texts / f"{code}.txt").read_text().splitlines()
-                own = lines if part == "calibration" else [f"{line} {name}" for line in lines]
-                (folder / f"{code}.txt").write_text("\n".join(own))
+                changed = lines if part == "calibration" else [f"{line} {name}" for line in lines]
+                (folder / f"{code}.txt").write_text("\n".join(changed))
         results.append(laaciq.run(model, texts=str(tmp_path / name), served_bound=100, out=tmp_path / f"{name}-run"))
     first, second = results
     assert first.planning == second.planning
@@ -228,7 +228,7 @@ def test_the_baseline_stands_beside_a_plan_and_is_no_smaller(tmp_path, texts):
 def test_up_to_date_is_said_only_where_nothing_is_left_to_do(tmp_path, texts, missing):
     """A missing baseline, or continuations of one language, are work too."""
 
-    class Told(Progress):
+    class RecordedProgress(Progress):
         def __init__(self):
             self.sentences = []
 
@@ -243,9 +243,9 @@ def test_up_to_date_is_said_only_where_nothing_is_left_to_do(tmp_path, texts, mi
     elif missing is not None:
         path = tmp_path / "run" / missing
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    told = Told()
-    assert laaciq.run(model, progress=told, **options) == first
-    assert any("up to date" in sentence for sentence in told.sentences) == (missing is None)
+    progress = RecordedProgress()
+    assert laaciq.run(model, progress=progress, **options) == first
+    assert any("up to date" in sentence for sentence in progress.sentences) == (missing is None)
 
 
 def test_draws_of_calibration_text_show_how_far_losses_move(tmp_path, texts):

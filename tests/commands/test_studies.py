@@ -17,26 +17,26 @@ def model(tmp_path_factory):
 
 
 def test_sweep(model, tmp_path):
-    found = laaciq.sweep(model, bits=[8, 3], **SHORT)
-    assert found.bits == (3, 8)
+    result = laaciq.sweep(model, bits=[8, 3], **SHORT)
+    assert result.bits == (3, 8)
     again = laaciq.sweep(model, bits=[8, 3], out=tmp_path / "out", **SHORT)
-    assert again == found
+    assert again == result
     assert "--bits 3,8" in json.loads((tmp_path / "out/run.json").read_text())["command"]
-    with pytest.raises(BadOption, match="no bits"):
+    with pytest.raises(BadOption, match="--bits is empty"):
         laaciq.sweep(model, bits=[], **SHORT)
 
 
 def test_sensitivity(model, tmp_path):
-    found = laaciq.sensitivity(model, part="test", out=tmp_path / "out", **SHORT)
-    assert found.texts == "builtin, test part"
+    result = laaciq.sensitivity(model, part="test", out=tmp_path / "out", **SHORT)
+    assert result.texts == "builtin, test part"
     assert "--part test" in json.loads((tmp_path / "out/run.json").read_text())["command"]
-    with pytest.raises(BadOption, match="unknown part 'validation'"):
+    with pytest.raises(BadOption, match="--part cannot be 'validation'"):
         laaciq.sensitivity(model, part="validation", **SHORT)
 
 
 def test_gateway_and_calibration(model):
     assert laaciq.gateway(model, protect=1, **SHORT).protect == 1
-    found = laaciq.mixture(model, passages=(1,), rounds=1, test_passages=2, **SHORT)
-    assert found.recommendation.sentence
+    result = laaciq.mixture(model, calibration_passages=(1,), rounds=1, passages=2, **SHORT)
+    assert result.recommendation.sentence
     with pytest.raises(BadOption, match="nonsense"):
         laaciq.mixture(model, nonsense=1, **SHORT)

@@ -2,7 +2,7 @@ import pytest
 
 import laaciq
 from laaciq.corpus import Passages, language
-from laaciq.corpus.word_order import CHOICES, cut, disordered, questions
+from laaciq.corpus.word_order import CHOICES, cut, questions, wrong_endings
 from laaciq.errors import BrokenTexts
 
 
@@ -24,17 +24,17 @@ def test_answers_are_at_every_place():
 
 
 def test_two_neighbours_change_places():
-    assert disordered(" a b c d e f g") == [" b a c d e f g", " a b d c e f g", " a b c d f e g"]
+    assert wrong_endings(" a b c d e f g") == [" b a c d e f g", " a b d c e f g", " a b c d f e g"]
 
 
 def test_without_spaces_runs_of_letters_do():
-    assert disordered("我们今天去山上看花开了吗") == [
+    assert wrong_endings("我们今天去山上看花开了吗") == [
         "天去山我们今上看花开了吗",
         "我们今上看花天去山开了吗",
         "我们今天去山开了吗上看花",
     ]
     # Space in front stays there.
-    assert disordered(" abcdefghijkl")[0] == " defabcghijkl"
+    assert wrong_endings(" abcdefghijkl")[0] == " defabcghijkl"
 
 
 def test_a_virama_ties_letters_together():
@@ -45,7 +45,7 @@ def test_a_virama_ties_letters_together():
 
 
 def test_equal_neighbours_are_no_question():
-    wrong = disordered(" a a a a b c d")
+    wrong = wrong_endings(" a a a a b c d")
     assert " a a a a b c d" not in wrong
     assert len(wrong) == CHOICES - 1
 

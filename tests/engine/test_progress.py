@@ -7,9 +7,9 @@ import sys
 from threading import Event
 
 import pytest
-from rich.console import Console
 
 from laaciq.engine.progress import Progress, Stage, TerminalProgress, default_progress, duration
+from laaciq.engine.terminal import Terminal
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Clock:
         return self.now
 
 
-class Terminal(io.StringIO):
+class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -74,7 +74,7 @@ def test_durations_are_in_the_unit_that_a_person_would_name(seconds, shown):
 def test_a_log_has_a_line_at_the_beginning_and_at_the_end_and_none_of_a_bar():
     file = io.StringIO()
     # Colours that are forced on make no terminal of a log.
-    progress = TerminalProgress(Console(file=file, force_terminal=True, no_color=True, highlight=False))
+    progress = TerminalProgress(Terminal(file=file, force_terminal=True, no_color=True))
     with progress.stage("measuring", 3, expected_seconds=120) as advance:
         progress.say("A sentence [as it is].")
         advance(3)
@@ -91,7 +91,7 @@ def test_a_log_has_lines_while_a_step_takes_long():
             if file.getvalue().count("1 of 4, ") == 2:
                 twice.set()
 
-    progress = Watched(Console(file=file, highlight=False), line_seconds=0.01)
+    progress = Watched(Terminal(file=file), line_seconds=0.01)
     with progress.stage("rounding", 4) as advance:
         advance(1)
         assert twice.wait(30)
@@ -100,21 +100,21 @@ def test_a_log_has_lines_while_a_step_takes_long():
 
 def test_a_stage_with_nothing_to_do_is_not_shown():
     file = io.StringIO()
-    with TerminalProgress(Console(file=file)).stage("measuring", 0) as advance:
+    with TerminalProgress(Terminal(file=file)).stage("measuring", 0) as advance:
         advance(0)
     assert not lines_of(file)
 
 
 def test_a_stage_that_fails_is_not_called_done():
     file = io.StringIO()
-    with pytest.raises(ValueError), TerminalProgress(Console(file=file)).stage("tuning", 2):
+    with pytest.raises(ValueError), TerminalProgress(Terminal(file=file)).stage("tuning", 2):
         raise ValueError
     assert lines_of(file) == ["tuning: 0 of 2"]
 
 
 def test_a_terminal_shows_bars_one_below_the_other_and_leaves_none():
-    file = Terminal()
-    progress = TerminalProgress(Console(file=file, force_terminal=True, width=100, highlight=False))
+    file = Screen()
+    progress = TerminalProgress(Terminal(file=file, force_terminal=True, width=100))
     with progress.stage("planning", 2) as outer:
         outer(1)
         with progress.stage("rounding", 84) as inner:
@@ -130,7 +130,7 @@ def test_a_terminal_shows_bars_one_below_the_other_and_leaves_none():
 def test_python_functions_are_silent_unless_a_person_watches(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert type(default_progress()) is Progress
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", Screen())
     assert type(default_progress()) is TerminalProgress
     with Progress().stage("anything", 1.5, expected_seconds=1) as advance:
         advance(0.5)

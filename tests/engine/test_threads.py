@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from laaciq.engine.threads import one_thread
-from laaciq.quantization.compensation import compensating
+from laaciq.quantization.compensation import compensated_weights
 from laaciq.quantization.low_rank import fit_low_rank
 from laaciq.quantization.second_order import inverse_factor
 
@@ -38,7 +38,12 @@ def test_factorizations_give_the_same_bits_for_any_number_of_threads(threads):
 
     def results() -> list[torch.Tensor]:
         correction = fit_low_rank(weights, 4, moments)
-        return [inverse_factor(moments), compensating(weights, moments, crossed), correction.left, correction.right]
+        return [
+            inverse_factor(moments),
+            compensated_weights(weights, moments, crossed),
+            correction.left,
+            correction.right,
+        ]
 
     threads(1)
     alone = results()

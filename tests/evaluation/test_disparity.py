@@ -18,8 +18,8 @@ def simulate(random, losses, *, passages=PASSAGES, correlation=0.5, documents=No
     measurements = []
     for code, loss in losses.items():
         tokens = random.integers(30, 120, passages)
-        own = random.standard_t(5, passages)
-        noise = SPREAD * (np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own) / np.sqrt(5 / 3)
+        separate = random.standard_t(5, passages)
+        noise = SPREAD * (np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * separate) / np.sqrt(5 / 3)
         original = tokens * random.normal(3.5, 0.3, passages)
         measurements.append(
             Measurement(
@@ -55,9 +55,9 @@ def test_equal_languages_show_no_disparity(parallel):
     random = np.random.default_rng(1)
     equal = dict.fromkeys(CODES, LOSS)
     correlation = 0.5 if parallel else 0.0
-    found = [judge(simulate(random, equal, correlation=correlation), parallel=parallel).disparity for _ in range(300)]
-    assert np.mean([not d.beyond_noise for d in found]) >= 0.93
-    assert np.mean([d.heterogeneity_p > 0.05 for d in found]) >= 0.92
+    result = [judge(simulate(random, equal, correlation=correlation), parallel=parallel).disparity for _ in range(300)]
+    assert np.mean([not d.beyond_noise for d in result]) >= 0.93
+    assert np.mean([d.heterogeneity_p > 0.05 for d in result]) >= 0.92
 
 
 def test_a_planted_difference_of_five_standard_errors_is_found_and_named():
@@ -74,10 +74,10 @@ def test_a_planted_difference_of_five_standard_errors_is_found_and_named():
 def test_cross_fitting_removes_the_bias_of_the_extremes():
     """With equal languages the plug-in value is all bias; the cross-fitted one is centred on zero."""
     random = np.random.default_rng(3)
-    found = [judge(simulate(random, dict.fromkeys(CODES, LOSS)), draws=50).disparity for _ in range(60)]
+    result = [judge(simulate(random, dict.fromkeys(CODES, LOSS)), draws=50).disparity for _ in range(60)]
     standard_error = SPREAD / np.sqrt(PASSAGES)
-    assert np.mean([d.plug_in.value for d in found]) > 2 * standard_error
-    assert abs(np.mean([d.cross_fitted for d in found])) < 0.5 * standard_error
+    assert np.mean([d.plug_in.value for d in result]) > 2 * standard_error
+    assert abs(np.mean([d.cross_fitted for d in result])) < 0.5 * standard_error
 
 
 def test_intervals_cover_the_truth():
@@ -143,7 +143,7 @@ def test_definitions(seed, codes):
 
 def test_one_document_gives_no_interval():
     measured = simulate(np.random.default_rng(0), {"eng": LOSS}, passages=5, documents=["a"] * 5)
-    with pytest.raises(BrokenTexts, match="one document only"):
+    with pytest.raises(BrokenTexts, match="only one document"):
         judge(measured)
 
 

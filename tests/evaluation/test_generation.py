@@ -23,7 +23,7 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory):
+def other_model(tmp_path_factory):
     """Of the same architecture and tokenizer, with other weights."""
     return load(find_model(save_tiny("llama", tmp_path_factory.mktemp("twin"), seed=1)), device="cpu")
 
@@ -47,17 +47,17 @@ def test_prompts_of_odd_texts():
 
 
 @pytest.mark.parametrize("code", ["eng", "hin"])
-def test_shares_before_and_after(tiny, twin, code):
+def test_shares_before_and_after(tiny, other_model, code):
     steps = []
     options = {"prompts": 9, "new_tokens": 12}
-    result = continue_prompts(tiny, twin, TEXTS[code], **options, advance=steps.append)
+    result = continue_prompts(tiny, other_model, TEXTS[code], **options, advance=steps.append)
     assert (result.language, result.prompts, sum(steps)) == (code, 9, 9)
     for side in (result.original, result.quantized):
         assert 0 <= side.garbled <= 1
         assert side.same_language is not None and 0 <= side.same_language <= 1
     assert result.original.example != result.quantized.example
     assert GenerationResult.model_validate_json(result.model_dump_json()) == result
-    assert continue_prompts(tiny, twin, TEXTS[code], **options) == result
+    assert continue_prompts(tiny, other_model, TEXTS[code], **options) == result
     itself = continue_prompts(tiny, tiny, TEXTS[code], **options)
     assert itself.original == itself.quantized == result.original
 
@@ -71,10 +71,10 @@ def test_company_in_the_batch_changes_nothing(tmp_path, architecture):
     """Rotary, learned and offset positions: each would show if padding counted as tokens."""
     model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
     prompts = [text[:size] for text, size in zip(TEXTS["eng"].texts, (8, 30, 90, 50), strict=False)]
-    asked = generation._tokenized(model, model, prompts, 16)
-    assert len({len(prompt) for prompt in asked}) > 2
-    alone = [generation._continuations(model, [prompt], model, 16)[0] for prompt in asked]
-    assert generation._continuations(model, asked, model, 16) == alone
+    tokenized = generation._tokenized(model, model, prompts, 16)
+    assert len({len(prompt) for prompt in tokenized}) > 2
+    alone = [generation._continuations(model, [prompt], model, 16)[0] for prompt in tokenized]
+    assert generation._continuations(model, tokenized, model, 16) == alone
     assert len(set(alone)) > 1
 
 
@@ -90,11 +90,11 @@ def test_it_is_the_models_most_likely_continuation(tiny):
 
 
 def test_an_end_token_ends_and_nothing_is_forced(tiny, monkeypatch):
-    asked = generation._tokenized(tiny, tiny, ["The bread", "When the"], 10)
-    whole = generation._continuations(tiny, asked, tiny, 10)
-    first = tiny.module.generate(torch.tensor(asked[:1]), do_sample=False, max_new_tokens=1, pad_token_id=0)[0, -1]
+    tokenized = generation._tokenized(tiny, tiny, ["The bread", "When the"], 10)
+    whole = generation._continuations(tiny, tokenized, tiny, 10)
+    first = tiny.module.generate(torch.tensor(tokenized[:1]), do_sample=False, max_new_tokens=1, pad_token_id=0)[0, -1]
     monkeypatch.setattr(tiny.module, "generation_config", GenerationConfig(eos_token_id=[int(first), 399]))
-    ended = generation._continuations(tiny, asked, tiny, 10)
+    ended = generation._continuations(tiny, tokenized, tiny, 10)
     assert ended[0] == ""
     assert whole[1].startswith(ended[1])
 
@@ -112,10 +112,10 @@ def test_settings_of_the_checkpoint_are_set_aside_silently(tiny, monkeypatch, ca
 
 def test_a_long_prompt_keeps_its_end(tiny):
     text = " ".join(TEXTS["hin"].texts)
-    [asked] = generation._tokenized(tiny, tiny, [text], 48)
-    assert len(asked) + 48 == tiny.longest
-    assert asked[0] == tiny.tokenizer.bos_token_id
-    assert asked[1:] == tiny.tokenizer(text, add_special_tokens=False)["input_ids"][-len(asked) + 1 :]
+    [tokenized] = generation._tokenized(tiny, tiny, [text], 48)
+    assert len(tokenized) + 48 == tiny.longest
+    assert tokenized[0] == tiny.tokenizer.bos_token_id
+    assert tokenized[1:] == tiny.tokenizer(text, add_special_tokens=False)["input_ids"][-len(tokenized) + 1 :]
     with pytest.raises(BadOption, match="no room"):
         continue_prompts(tiny, tiny, TEXTS["eng"], new_tokens=128)
 

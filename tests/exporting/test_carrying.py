@@ -76,7 +76,7 @@ def unpack_compressed(words, bits, count):
 
 
 def unpack_gptq(words, bits):
-    """Down the columns, as AutoGPTQ wrote it: 32/B codes a word or, of three bits, 32 codes in three words, two of them across."""
+    """Down the columns, as AutoGPTQ wrote it: 32/B codes per word or, of three bits, 32 codes in three words, two of them across."""
     words = words.to(torch.int64) & 0xFFFFFFFF
     if bits != 3:
         codes = [word >> shift & (2**bits - 1) for word in words for shift in range(0, 32, bits)]

@@ -48,27 +48,27 @@ def test_what_a_format_cannot_carry_is_refused_or_folded(model, tmp_path, format
     with pytest.raises(BadOption, match="--against"):
         laaciq.export(tmp_path / "q", format=format, out=tmp_path / "out", fold=True)
     assert not (tmp_path / "out").exists()
-    found = laaciq.export(tmp_path / "q", format=format, out=tmp_path / "out", fold=True, against=model, **SHORT)
-    assert [misfit.tensor for misfit in found.folded] == [special.name]
-    assert sum(found.layouts.values()) == 13
-    twin = copy_of(loaded)
-    apply_checkpoint(twin, tmp_path / "q")
+    result = laaciq.export(tmp_path / "q", format=format, out=tmp_path / "out", fold=True, against=model, **SHORT)
+    assert [misfit.tensor for misfit in result.folded] == [special.name]
+    assert sum(result.layouts.values()) == 13
+    dequantized = copy_of(loaded)
+    apply_checkpoint(dequantized, tmp_path / "q")
     stored = load_file(tmp_path / "out/model.safetensors")[special.name]
     # Half of float16's last place, relative or, of the smallest numbers, absolute.
-    torch.testing.assert_close(stored.float(), twin.anatomy.matrices[special.name], rtol=2**-11, atol=2**-25)
+    torch.testing.assert_close(stored.float(), dequantized.anatomy.matrices[special.name], rtol=2**-11, atol=2**-25)
 
 
 def test_folding_says_what_it_costs(model, tmp_path):
     checkpoint = quantize(model, tmp_path / "q", bits=3, embedding_bits=8)
-    found = laaciq.export(checkpoint, format="gptq", out=tmp_path / "out", fold=True, against=model, **SHORT)
-    assert [misfit.tensor for misfit in found.folded] == ["model.embed_tokens.weight", "lm_head.weight"]
-    assert found.bytes_after > found.bytes_before
-    assert [result.passages for result in found.after.languages] == [3, 3]
-    before, after = (e.languages[0].degradation.value for e in (found.before, found.after))
+    exported = laaciq.export(checkpoint, format="gptq", out=tmp_path / "out", fold=True, against=model, **SHORT)
+    assert [misfit.tensor for misfit in exported.folded] == ["model.embed_tokens.weight", "lm_head.weight"]
+    assert exported.bytes_after > exported.bytes_before
+    assert [result.passages for result in exported.after.languages] == [3, 3]
+    before, after = (e.languages[0].degradation.value for e in (exported.before, exported.after))
     # The weights of the embeddings are rounded to 11 bits: something changes, and little.
     assert before != after
     assert after == pytest.approx(before, abs=0.01)
-    assert Exported.model_validate_json((tmp_path / "out/export.json").read_text()) == found
+    assert Exported.model_validate_json((tmp_path / "out/export.json").read_text()) == exported
 
 
 def test_an_export_without_codes_is_none(model, tmp_path):
@@ -80,26 +80,26 @@ def test_an_export_without_codes_is_none(model, tmp_path):
 def test_tables_are_folded_to_the_shared_scales(model, tmp_path):
     words = {"languages": ["eng", "swa", "hin"], "served_bound": 100.0}
     checkpoint = quantize(model, tmp_path / "q", method="adaptive", bits=3, table_overhead=2.0, **words)
-    found = laaciq.export(
+    result = laaciq.export(
         checkpoint, format="compressed-tensors", out=tmp_path / "out", fold=True, against=model, passages=3, **words
     )
-    assert {misfit.folded_to for misfit in found.folded} == {"shared scales"}
-    assert sum(found.layouts.values()) == 14
+    assert {misfit.folded_to for misfit in result.folded} == {"shared scales"}
+    assert sum(result.layouts.values()) == 14
     shared = load_file(checkpoint / "model.safetensors")["model.layers.0.mlp.up_proj.scales"]
     assert torch.equal(load_file(tmp_path / "out/model.safetensors")["model.layers.0.mlp.up_proj.weight_scale"], shared)
-    assert [r.degradation for r in found.before.languages] != [r.degradation for r in found.after.languages]
+    assert [r.degradation for r in result.before.languages] != [r.degradation for r in result.after.languages]
 
 
 def test_folding_without_loss_needs_no_original(model, tmp_path):
     """Codes −1, 0, 1 times a float16 scale are float16."""
     checkpoint = quantize(model, tmp_path / "q", bits=4, embedding_bits=2)
-    found = laaciq.export(checkpoint, format="gptq", out=tmp_path / "out", fold=True)
-    assert len(found.folded) == 2
-    assert found.before is None
-    twin = copy_of(load(find_model(model)))
-    apply_checkpoint(twin, checkpoint)
+    result = laaciq.export(checkpoint, format="gptq", out=tmp_path / "out", fold=True)
+    assert len(result.folded) == 2
+    assert result.before is None
+    dequantized = copy_of(load(find_model(model)))
+    apply_checkpoint(dequantized, checkpoint)
     stored = load_file(tmp_path / "out/model.safetensors")
-    assert torch.equal(stored["lm_head.weight"].float(), twin.module.lm_head.weight)
+    assert torch.equal(stored["lm_head.weight"].float(), dequantized.module.lm_head.weight)
 
 
 def test_conv1d_is_no_linear_layer_to_compressed_tensors(tmp_path):
@@ -112,7 +112,7 @@ def test_conv1d_is_no_linear_layer_to_compressed_tensors(tmp_path):
 def test_shapes_that_do_not_fill_words(tmp_path):
     """Two key-value heads of eight dimensions."""
     checkpoint = quantize(save_tiny("llama", tmp_path / "model"), tmp_path / "q")
-    with pytest.raises(BadOption, match=r"k_proj\.weight: its shape 16×32 is no multiple of 32"):
+    with pytest.raises(BadOption, match=r"k_proj\.weight: its shape 16×32 is not a multiple of 32"):
         laaciq.export(checkpoint, format="gptq", out=tmp_path / "out")
     assert laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out").layouts
 
@@ -161,7 +161,7 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
     laaciq.export(checkpoint, format="compressed-tensors", out=tmp_path / "out", overwrite=True)
     with pytest.raises(OutputConflict, match=r"did not write \(modeling\.py\)"):
         laaciq.export(checkpoint, format="gptq", out=checkpoint, overwrite=True)
-    with pytest.raises(BadOption, match="no laaciq checkpoint"):
+    with pytest.raises(BadOption, match="not a laaciq checkpoint"):
         laaciq.export(model, format="gptq", out=tmp_path / "new")
     with pytest.raises(BadOption, match=r"it should be .compressed-tensors., .gptq. or .gguf."):
         laaciq.export(checkpoint, format="awq", out=tmp_path / "new")
@@ -169,5 +169,5 @@ def test_the_folder_is_whole_and_holds_no_code(model, tmp_path):
 
 def test_bfloat16_models_are_told_what_it_does_to_scales(tmp_path):
     model = save_tiny("llama", tmp_path / "model", dtype=torch.bfloat16, **WIDE)
-    found = laaciq.export(quantize(model, tmp_path / "q"), format="compressed-tensors", out=tmp_path / "out")
-    assert "load it in float16 or float32" in found.notes[0]
+    result = laaciq.export(quantize(model, tmp_path / "q"), format="compressed-tensors", out=tmp_path / "out")
+    assert "load it in float16 or float32" in result.notes[0]

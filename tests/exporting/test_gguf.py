@@ -42,8 +42,10 @@ print(json.dumps([ids, tokenizer.bos_token_id, tokenizer.eos_token_id]))
 def save_qwen3(folder):
     """transformers takes Qwen 3's heads to be 128 wide, whatever a GGUF file says."""
     save_tiny("qwen2", folder)
-    own = AutoConfig.from_pretrained(folder)
-    shape = {key: getattr(own, key) for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")}
+    config = AutoConfig.from_pretrained(folder)
+    shape = {
+        key: getattr(config, key) for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
+    }
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 128, "max_position_embeddings": 128}
     AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen3", **shape, **heads)).save_pretrained(folder)
     return folder

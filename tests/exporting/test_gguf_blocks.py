@@ -54,8 +54,10 @@ def test_the_gguf_library_reads_codes_with_an_offset(scales, offsets, codes):
     assert np.array_equal(read(Blocks("Q4_1", pack_q4_1(scales, offsets, codes))), flat(expected))
 
 
-def quantized(matrix, **asked):
-    plan = TensorPlan(name="w", shape=tuple(matrix.shape), **{"bits": 4, "group_size": 64, "symmetric": True, **asked})
+def quantized(matrix, **options):
+    plan = TensorPlan(
+        name="w", shape=tuple(matrix.shape), **{"bits": 4, "group_size": 64, "symmetric": True, **options}
+    )
     return quantize_matrix(matrix, plan), plan
 
 

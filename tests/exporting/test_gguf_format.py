@@ -19,18 +19,18 @@ def quantize(model, out, **options):
 
 
 def test_an_export_is_a_file_of_our_codes(model, tmp_path):
-    found = laaciq.export(quantize(model, tmp_path / "q"), format="gguf", out=tmp_path / "out")
-    assert found.layouts["Q4_0"] == 14
-    assert found.folded == found.notes == []
-    assert found.bytes_after == (tmp_path / "out/model.gguf").stat().st_size
+    result = laaciq.export(quantize(model, tmp_path / "q"), format="gguf", out=tmp_path / "out")
+    assert result.layouts["Q4_0"] == 14
+    assert result.folded == result.notes == []
+    assert result.bytes_after == (tmp_path / "out/model.gguf").stat().st_size
     types = [tensor.tensor_type.name for tensor in gguf.GGUFReader(tmp_path / "out/model.gguf").tensors]
     assert types.count("Q4_0") == 14
 
 
 def test_rounded_offsets_are_said(model, tmp_path):
-    found = laaciq.export(quantize(model, tmp_path / "q", symmetric=False), format="gguf", out=tmp_path / "out")
-    assert found.layouts["Q4_1"] == 14
-    assert "rounded to float16" in found.notes[0]
+    result = laaciq.export(quantize(model, tmp_path / "q", symmetric=False), format="gguf", out=tmp_path / "out")
+    assert result.layouts["Q4_1"] == 14
+    assert "rounded to float16" in result.notes[0]
 
 
 def test_what_blocks_cannot_carry_is_refused_or_folded(model, tmp_path):
@@ -40,6 +40,6 @@ def test_what_blocks_cannot_carry_is_refused_or_folded(model, tmp_path):
     with pytest.raises(BadOption, match="can carry nothing"):
         laaciq.export(checkpoint, format="gguf", out=tmp_path / "out", fold=True, against=model, **SHORT)
     grouped = quantize(model, tmp_path / "g", group_size=64)
-    found = laaciq.export(grouped, format="gguf", out=tmp_path / "out", fold=True, against=model, **SHORT)
+    result = laaciq.export(grouped, format="gguf", out=tmp_path / "out", fold=True, against=model, **SHORT)
     # Rows of 96 inputs end in a group of 32; groups of 64 are two blocks of 32.
-    assert not found.folded
+    assert not result.folded

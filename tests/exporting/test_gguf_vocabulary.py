@@ -32,11 +32,11 @@ def test_names_that_llama_cpp_knows():
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [
-        (described(pre_tokenizers.Metaspace()), "no byte-level BPE"),
-        (described(split_by(r"\d+")), "no name"),
-        (described(pre_tokenizers.ByteLevel(add_prefix_space=True)), "no name"),
-        (described(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.Lowercase()), "no name"),
-        (described(split_by(LLAMA3)), "merges words otherwise"),
+        (described(pre_tokenizers.Metaspace()), "not byte-level BPE"),
+        (described(split_by(r"\d+")), "does not know how"),
+        (described(pre_tokenizers.ByteLevel(add_prefix_space=True)), "does not know how"),
+        (described(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.Lowercase()), "does not know how"),
+        (described(split_by(LLAMA3)), "merges words differently"),
     ],
     ids=["sentencepiece", "digits", "prefix", "lowercase", "merges"],
 )

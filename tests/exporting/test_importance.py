@@ -27,11 +27,12 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def texts():
     """Passages that the model reads in one piece; of one language more than of the others."""
-    own = laaciq.read_split("builtin").calibration.select(LANGUAGES)
+    calibration = laaciq.read_split("builtin").calibration.select(LANGUAGES)
     short = {
-        code: replace(p, texts=tuple(text[:40] for text in p.texts)).spread(3) for code, p in own.by_language.items()
+        code: replace(p, texts=tuple(text[:40] for text in p.texts)).spread(3)
+        for code, p in calibration.by_language.items()
     }
-    return replace(own, by_language=short | {"eng": short["eng"].at([0])}, parallel=False)
+    return replace(calibration, by_language=short | {"eng": short["eng"].at([0])}, parallel=False)
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +69,12 @@ def test_the_file_holds_sums_and_counts(model, texts, profile, tmp_path):
     reader = gguf.GGUFReader(tmp_path / "all.gguf")
     assert reader.fields["general.type"].contents() == "imatrix"
     assert reader.fields["imatrix.datasets"].contents() == [texts.name]
-    found = {tensor.name: tensor.data for tensor in reader.tensors}
-    assert len(found) == 2 * len(model.anatomy.linears)
-    counts = found[f"{GGUF_NAME}.counts"]
+    result = {tensor.name: tensor.data for tensor in reader.tensors}
+    assert len(result) == 2 * len(model.anatomy.linears)
+    counts = result[f"{GGUF_NAME}.counts"]
     assert counts.item() == sum(mean_squares(model, texts[code])[1] for code in LANGUAGES)
     # What llama-quantize makes of it.
-    np.testing.assert_allclose(found[f"{GGUF_NAME}.in_sum2"][0] / counts[0], importance(profile)[NAME], rtol=1e-6)
+    np.testing.assert_allclose(result[f"{GGUF_NAME}.in_sum2"][0] / counts[0], importance(profile)[NAME], rtol=1e-6)
 
 
 def test_a_language_that_was_not_profiled(profile):
@@ -82,18 +83,18 @@ def test_a_language_that_was_not_profiled(profile):
 
 
 def test_types_are_those_nearest_in_bits(model, tmp_path):
-    asked = WeightOptions(bits=3, group_size=64, attention_bits=6, protect=("1",), protect_bits=8)
-    plan = make_plans(model.anatomy, asked).first
-    found = tensor_types(model, plan)
-    assert found["blk.0.ffn_up.weight"] == "q3_K"
-    assert found["blk.0.attn_q.weight"] == "q6_K"
-    assert found["blk.1.ffn_up.weight"] == "q8_0"
-    assert found["token_embd.weight"] == found["output.weight"] == "f16"
+    options = WeightOptions(bits=3, group_size=64, attention_bits=6, protect=("1",), protect_bits=8)
+    plan = make_plans(model.anatomy, options).first
+    result = tensor_types(model, plan)
+    assert result["blk.0.ffn_up.weight"] == "q3_K"
+    assert result["blk.0.attn_q.weight"] == "q6_K"
+    assert result["blk.1.ffn_up.weight"] == "q8_0"
+    assert result["token_embd.weight"] == result["output.weight"] == "f16"
     write_tensor_types(model, plan, tmp_path / "types.txt")
     lines = [line.split("=") for line in (tmp_path / "types.txt").read_text().split()]
     # Every tensor is met by its own pattern alone.
-    met = {name: [kind for pattern, kind in lines if re.search(pattern, name)] for name in found}
-    assert met == {name: [kind] for name, kind in found.items()}
+    met = {name: [kind for pattern, kind in lines if re.search(pattern, name)] for name in result}
+    assert met == {name: [kind] for name, kind in result.items()}
 
 
 @pytest.mark.parametrize(("kind", "bits"), TYPES.items())

@@ -68,10 +68,10 @@ def exported_logits(format, library, names, root):
         source, quantizing, exporting = CASES[name]
         model = source if isinstance(source, str) else save_tiny(source[0], root / name / "model", **source[1])
         laaciq.quantize(model, out=root / name / "q", method="rtn", **quantizing)
-        asked = exporting | ({"against": model, "served_bound": 100.0} if exporting else {})
-        found = laaciq.export(root / name / "q", format=format, out=root / name / "out", **asked)
+        options = exporting | ({"against": model, "served_bound": 100.0} if exporting else {})
+        result = laaciq.export(root / name / "q", format=format, out=root / name / "out", **options)
         checkpoint = read_source(root / name / "q")
-        module = folded_copy(load(find_model(model), device="cpu"), checkpoint, found.folded).module
+        module = folded_copy(load(find_model(model), device="cpu"), checkpoint, result.folded).module
         folders[name] = str(root / name / "out")
         with torch.inference_mode():
             ours[name] = module(torch.arange(5, 37)[None]).logits

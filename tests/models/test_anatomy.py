@@ -92,7 +92,7 @@ def tied_to_another(module):
     [
         (lambda m: setattr(m.model, "embed_tokens", Shifted(400, 32)), "model.embed_tokens also has shift"),
         (lambda m: setattr(m.model.embed_tokens, "max_norm", 1.0), "changes its rows as it looks them up"),
-        (lambda m: setattr(m, "lm_head", Scaled(32, 400)), "lm_head is a Scaled, no linear layer"),
+        (lambda m: setattr(m, "lm_head", Scaled(32, 400)), "lm_head is a Scaled, not a linear layer"),
         (tied_to_another, "model.norm.table is the same matrix"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What all options share: names, ranges, the command line that does the same, and default folders."""
+"""The base class of options: names, ranges, the equivalent command line, and default folders."""
 
 import subprocess
 import sys
@@ -39,7 +39,9 @@ def test_every_option_is_described(verb):
 def test_default_folders_differ_wherever_options_that_decide_the_result_differ(verb):
     kind, needed = VERBS[verb], required(verb)
     others = {
-        name: own.default_folder for name, own in changed(verb).items() if name not in kind.undecisive | needed.keys()
+        name: options.default_folder
+        for name, options in changed(verb).items()
+        if name not in kind.undecisive | needed.keys()
     }
     # Models and checkpoints of one name lie in different places.
     moved = [
@@ -94,10 +96,10 @@ def test_none_stands_for_an_option_that_was_not_given():
 @pytest.mark.parametrize(
     ("verb", "options", "sentence"),
     [
-        ("run", {"bits": 5}, "5 bits are not offered: give one of 2, 3, 4, 6, 8"),
+        ("run", {"bits": 5}, "5 bits are not supported: give one of 2, 3, 4, 6, 8"),
         ("run", {"group_size": 0}, "group size 0 is out of range"),
         ("run", {"method": "gtpq"}, "unknown method 'gtpq': did you mean 'gptq'?"),
-        ("run", {"method": "rtn", "keep": 11.0}, "11 % of the weights cannot be kept: give 0 to 10"),
+        ("run", {"method": "rtn", "keep": 11.0}, "11 % of the weights cannot stay in 16 bits: give 0 to 10"),
         ("run", {"budget": 0.0}, "--budget cannot be 0.0: it should be greater than 0"),
         ("run", {"budget": -1.0}, "--budget cannot be -1.0: it should be greater than 0"),
         ("run", {"method": "adaptive", "table_overhead": -0.5}, "--table-overhead cannot be -0.5"),
@@ -107,20 +109,20 @@ def test_none_stands_for_an_option_that_was_not_given():
         ("run", {"hold_out": ()}, "--hold-out names no language"),
         ("run", {"languages": "eng"}, "--languages cannot be 'eng'"),
         ("run", {"objective": "best"}, "--objective cannot be 'best'"),
-        ("run", {"objective": "mean", "language_weight": ("swa",)}, "'swa' is no weight: write for example 'swa=3'"),
-        ("run", {"objective": "mean", "language_weight": ("swa=nan",)}, "'swa=nan' is no weight"),
-        ("run", {"objective": "mean", "language_weight": ("swa=-1",)}, "'swa=-1' is no weight"),
+        ("run", {"objective": "mean", "language_weight": ("swa",)}, "'swa' is not a weight: write for example 'swa=3'"),
+        ("run", {"objective": "mean", "language_weight": ("swa=nan",)}, "'swa=nan' is not a weight"),
+        ("run", {"objective": "mean", "language_weight": ("swa=-1",)}, "'swa=-1' is not a weight"),
         ("run", {"window": 4}, "--window cannot be 4"),
         ("run", {"seed": -1}, "--seed cannot be -1"),
         ("run", {"passages": 0}, "--passages cannot be 0"),
-        ("sweep", {"bits": ()}, "names no bits to sweep"),
-        ("sweep", {"bits": (4, 5)}, "5 bits are not offered"),
+        ("sweep", {"bits": ()}, "--bits is empty"),
+        ("sweep", {"bits": (4, 5)}, "5 bits are not supported"),
         ("sweep", {"tolerance": -0.1}, "--tolerance cannot be -0.1"),
         ("gateway", {"protect": 0}, "--protect cannot be 0"),
-        ("mixture", {"calibration_passages": (2, 0)}, "--calibration-passages 0 is no text"),
+        ("mixture", {"calibration_passages": (2, 0)}, "--calibration-passages 0 is too few"),
         ("check", {"max_degradation": -0.1}, "--max-D cannot be -0.1"),
         ("compare", {"methods": ()}, "--methods cannot be ()"),
-        ("export", {"format": None}, "--format is missing"),
+        ("export", {"format": None}, "--format is required"),
     ],
 )
 def test_what_is_out_of_range_is_refused_at_the_option(verb, options, sentence):

@@ -47,7 +47,7 @@ def command_line(group, monkeypatch, capsys):
 
         def reach(*arguments, **keywords):
             given.update(zip(kind.positional, arguments, strict=False))
-            given.update({name: own for name, own in keywords.items() if name in kind.model_fields})
+            given.update({name: other for name, other in keywords.items() if name in kind.model_fields})
             raise Reached
 
         monkeypatch.setattr(import_module(f"laaciq.commands.{verb}"), verb, reach)
@@ -93,8 +93,8 @@ def test_every_option_is_read_by_the_method_or_refused(command_line, verb, metho
             assert given.model_fields_set - {"method"} == {name, *more}
         else:
             assert "has no effect" in sentence
-            named = readers(name) or [own for own, m in METHODS.items() if m.reads_text or m.planned]
-            assert any(own in sentence for own in named), sentence
+            named = readers(name) or [other for other, m in METHODS.items() if m.reads_text or m.planned]
+            assert any(other in sentence for other in named), sentence
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in METHOD_VERBS])
@@ -105,7 +105,11 @@ def test_every_option_of_other_commands_is_read_or_refused(command_line, verb):
     for name in kind.model_fields:
         if name in fixed:
             continue
-        more = {own: v for own, v in (NEEDS.get(name, {}) | beside).items() if own != name and own in kind.model_fields}
+        more = {
+            other: v
+            for other, v in (NEEDS.get(name, {}) | beside).items()
+            if other != name and other in kind.model_fields
+        }
         given, sentence = command_line(verb, **more, **{name: value(verb, name)})
         assert given is not None, (name, sentence)
         assert getattr(given, name) == value(verb, name)
@@ -132,18 +136,18 @@ def refused(verb, method):
         ("run", {"method": "rtn", "protect_bits": 8}, "--protect-bits has no effect without --protect"),
         ("run", {"method": "rtn", "outlier_kurtosis": 9.0}, "--outlier-kurtosis has no effect without --outlier-bits"),
         ("run", {"method": "rtn", "outlier_by": "component"}, "--outlier-by has no effect without --outlier-bits"),
-        ("run", {"language_weight": ("swa=3",)}, "only --objective mean weights languages"),
+        ("run", {"language_weight": ("swa=3",)}, "--language-weight has no effect without --objective mean"),
         ("run", {"budget": 4.5, "bits": 3}, "--bits has no effect beside --budget"),
         ("plan", {"budget": 4.5, "group_size": 32}, "--group-size has no effect beside --budget"),
         ("run", {"plan": "plan.json", "bits": 3}, "--bits has no effect beside --plan"),
         ("run", {"plan": "plan.json", "hold_out": ("swa",)}, "--hold-out has no effect beside --plan"),
         ("run", {"plan": "plan.json", "baseline": False}, "--no-baseline has no effect here"),
         ("quantize", {"plan": "plan.json", "served_bound": 5.0}, "--served-bound has no effect beside --plan"),
-        ("run", {"symmetric": False}, "--affine has no effect with method 'planned': it is read by rtn, mse"),
+        ("run", {"symmetric": False}, "--affine has no effect with method 'planned', only with rtn, mse"),
         ("run", {"method": "gptq", "separate": True, "hold_out": ("swa",)}, "cannot be combined with --separate"),
         ("export", {"passages": 3}, "--passages has no effect without --fold"),
         ("export", {"against": "original"}, "--against has no effect without --fold"),
-        ("screen", {"source": "profile.json", "texts": "folder"}, "--texts has no effect on a profile"),
+        ("screen", {"source": "profile.json", "texts": "folder"}, "--texts has no effect on a finished profile"),
     ],
 )
 def test_options_that_depend_on_others_are_refused_without_them(command_line, verb, options, sentence):
@@ -168,8 +172,12 @@ def test_rules_that_read_text_make_options_of_text_count(command_line, options, 
 @pytest.mark.parametrize(
     ("methods", "options", "sentence"),
     [
-        (("rtn", "nf4"), {"calibration": "eng"}, "--calibration has no effect, as none of these methods reads text"),
-        (("planned@4.5",), {"bits": 3}, "--bits has no effect, as every method here has a size of its own"),
+        (
+            ("rtn", "nf4"),
+            {"calibration": "eng"},
+            "--calibration has no effect, because none of these methods reads text",
+        ),
+        (("planned@4.5",), {"bits": 3}, "--bits has no effect, because each method here names its own size"),
     ],
 )
 def test_compare_refuses_what_none_of_its_methods_reads(methods, options, sentence, tmp_path):

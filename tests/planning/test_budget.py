@@ -96,6 +96,6 @@ def test_the_baseline_has_the_size_of_the_plan(options, grid):
     if options.get("served_bound"):
         served = LanguageActivations.model_construct(language="swa", bits_per_byte=0.5)
         languages = languages.model_copy(update={"languages": [*languages.languages, served]})
-    found = baseline_options(RunOptions(**options), languages)
-    assert (None if found is None else (found.bits, found.group_size)) == grid
-    assert found is None or (found.method, found.calibration_languages) == ("gptq", ("eng",))
+    result = baseline_options(RunOptions(**options), languages)
+    assert (None if result is None else (result.bits, result.group_size)) == grid
+    assert result is None or (result.method, result.calibration_languages) == ("gptq", ("eng",))

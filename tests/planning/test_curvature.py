@@ -22,8 +22,8 @@ def test_it_is_the_mean_squared_gradient_of_whole_passages(architecture, tmp_pat
     model = load(find_model(save_tiny(architecture, tmp_path / "model")), device="cpu")
     name, matrix = next(iter(model.anatomy.matrices.items()))
     short = texts.at([0, 1])
-    found = measure_curvature(model, model.anatomy.matrices, short, MeasureOptions())
-    assert set(found.by_tensor) == set(model.anatomy.matrices)
+    result = measure_curvature(model, model.anatomy.matrices, short, MeasureOptions())
+    assert set(result.by_tensor) == set(model.anatomy.matrices)
     expected, tokens = torch.zeros(matrix.shape), 0
     parameter = next(p for p in model.module.parameters() if p.data_ptr() == matrix.data_ptr()).requires_grad_(True)
     passages = short["swa"]
@@ -35,7 +35,7 @@ def test_it_is_the_mean_squared_gradient_of_whole_passages(architecture, tmp_pat
                 expected += (gradient if gradient.shape == matrix.shape else gradient.t()).square()
                 tokens += len(sequence.targets)
     errors = torch.ones(matrix.shape)
-    assert found.losses(name, errors)[1] == pytest.approx(float(expected.sum()) / (2 * tokens), rel=1e-4)
+    assert result.losses(name, errors)[1] == pytest.approx(float(expected.sum()) / (2 * tokens), rel=1e-4)
 
 
 def test_the_model_is_afterwards_what_it_was(tmp_path, texts):
@@ -53,7 +53,7 @@ def test_small_errors_cost_what_it_says(tmp_path):
     name = "model.layers.3.mlp.up_proj.weight"
     matrix = model.anatomy.matrices[name]
     texts = laaciq.read_texts().select(["eng"]).at(range(24))
-    found = measure_curvature(model, {name: matrix}, texts, MeasureOptions())
+    result = measure_curvature(model, {name: matrix}, texts, MeasureOptions())
     passages = prepare_all(model, texts["eng"])
     random = torch.Generator().manual_seed(0)
     original = matrix.detach().clone()
@@ -70,6 +70,6 @@ def test_small_errors_cost_what_it_says(tmp_path):
             # (∇·Δw)², by central differences.
             squares += float((up - down) / 2) ** 2
             tokens += len(sequence.targets)
-    predicted = found.losses(name, torch.full(matrix.shape, 1e-8))[0]
+    predicted = result.losses(name, torch.full(matrix.shape, 1e-8))[0]
     # 24 squares of Gaussian values: their mean has a standard error of 29 %.
     assert squares / (2 * tokens) == pytest.approx(predicted, rel=0.9)

@@ -22,7 +22,7 @@ def instance(seed, *, units, choices, languages):
 def brute_force(losses, sizes, budget, objective):
     plans = np.array(list(product(*(range(len(size)) for size in sizes))))
     total = sum(size[plans[:, u]] for u, size in enumerate(sizes))
-    loss = sum(own[plans[:, u]] for u, own in enumerate(losses))
+    loss = sum(group_losses[plans[:, u]] for u, group_losses in enumerate(losses))
     return objective_value(loss[total <= budget], objective).min()
 
 
@@ -40,12 +40,14 @@ def test_optimal_against_enumeration_and_within_budget(seed, units, choices, lan
     losses, sizes = instance(seed, units=units, choices=choices, languages=languages)
     least, most = sum(s.min() for s in sizes), sum(s.max() for s in sizes)
     budget = int(least + share * (most - least))
-    found = allocate(losses, sizes, budget, objective, gap=0.0)
-    assert found.size == sum(s[c] for s, c in zip(sizes, found.chosen, strict=True)) <= budget
-    assert found.losses == pytest.approx(sum(own[c] for own, c in zip(losses, found.chosen, strict=True)))
+    result = allocate(losses, sizes, budget, objective, gap=0.0)
+    assert result.size == sum(s[c] for s, c in zip(sizes, result.chosen, strict=True)) <= budget
+    assert result.losses == pytest.approx(
+        sum(group_losses[c] for group_losses, c in zip(losses, result.chosen, strict=True))
+    )
     best = brute_force(losses, sizes, budget, objective)
     # HiGHS works to 1e-6 of its scaled rows.
-    assert found.value == pytest.approx(best, rel=1e-5, abs=1e-5)
+    assert result.value == pytest.approx(best, rel=1e-5, abs=1e-5)
 
 
 def test_an_instance_of_a_models_size_is_solved_to_the_stated_gap():
@@ -56,9 +58,9 @@ def test_an_instance_of_a_models_size_is_solved_to_the_stated_gap():
         np.exp2(-2.0 * np.array([2, 3, 4, 6, 8, 16]))[:, None] * random.lognormal(0, 1) * random.lognormal(0, 0.3, 32)
         for _ in range(84)
     ]
-    found = allocate(losses, sizes, 84 * 4250, gap=0.02, seconds=60)
-    assert found.gap <= 0.02
-    assert found.size <= 84 * 4250
+    result = allocate(losses, sizes, 84 * 4250, gap=0.02, seconds=60)
+    assert result.gap <= 0.02
+    assert result.size <= 84 * 4250
 
 
 def test_weights_count_for_the_mean():

@@ -22,22 +22,22 @@ def game(weights, base=np.array([4.0, 1.0, 1.0])):
 
 
 def test_the_worst_loss_falls_towards_the_saddle_point():
-    found = list(minimax_rounds(np.full(3, 1 / 3), lambda _, w: game(w), "worst", 30))
-    values = [losses.max() for _, losses in found]
+    result = list(minimax_rounds(np.full(3, 1 / 3), lambda _, w: game(w), "worst", 30))
+    values = [losses.max() for _, losses in result]
     # At the saddle point all lose 0.6.
     assert values[0] == pytest.approx(1.2)
     assert min(values) == pytest.approx(0.6, rel=0.05)
 
 
 def test_it_ends_when_nothing_is_gained():
-    asked = []
+    rounds = []
 
     def measure(number, weights):
-        asked.append(number)
+        rounds.append(number)
         return np.ones(3)
 
     list(minimax_rounds(np.full(3, 1 / 3), measure, "worst", 50))
-    assert asked == [0, 1, 2]
+    assert rounds == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -40,31 +40,31 @@ def planned(model, texts, **options):
 @pytest.mark.parametrize("objective", ["worst", "worst-quarter", "worst-and-spread", "mean"])
 @pytest.mark.parametrize("budget", [3.5, 5.0])
 def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
-    found = planned(model, texts, budget=budget, objective=objective)
-    assert found.plan.size.block_bits_per_weight <= budget
+    result = planned(model, texts, budget=budget, objective=objective)
+    assert result.plan.size.block_bits_per_weight <= budget
     # Of plans that are as good the earlier one.
-    assert found.rounds[found.chosen].value <= min(own.value for own in found.rounds) / (1 - IMPROVEMENT)
-    assert sum(found.plan.weights.values()) == pytest.approx(1)
-    assert set(found.plan.predicted) == set(FEW)
+    assert result.rounds[result.chosen].value <= min(entry.value for entry in result.rounds) / (1 - IMPROVEMENT)
+    assert sum(result.plan.weights.values()) == pytest.approx(1)
+    assert set(result.plan.predicted) == set(FEW)
 
 
 def test_a_budget_for_the_whole_model_counts_embeddings(model, texts):
-    found = planned(model, texts, budget=7.0, budget_for="model")
-    assert found.plan.size.model_bits_per_weight <= 7.0
-    assert found.plan.token_matrices
+    result = planned(model, texts, budget=7.0, budget_for="model")
+    assert result.plan.size.model_bits_per_weight <= 7.0
+    assert result.plan.token_matrices
 
 
 def test_without_a_budget_it_is_as_large_as_the_plain_grid(model, texts):
-    found = planned(model, texts, bits=4, group_size=32)
-    assert found.plan.size.block_bits_per_weight <= 4 + 16 / 32
+    result = planned(model, texts, bits=4, group_size=32)
+    assert result.plan.size.block_bits_per_weight <= 4 + 16 / 32
 
 
 def test_held_out_languages_decide_nothing(model, texts, tmp_path):
-    found = planned(model, texts, hold_out=("swa",))
-    assert (found.languages, found.held_out) == (["eng", "hin"], ["swa"])
-    assert set(found.plan.weights) == {"eng", "hin"}
+    outcome = planned(model, texts, hold_out=("swa",))
+    assert (outcome.languages, outcome.held_out) == (["eng", "hin"], ["swa"])
+    assert set(outcome.plan.weights) == {"eng", "hin"}
     result = laaciq.run(model, texts=str(texts), served_bound=100, hold_out=("swa",), out=tmp_path / "run")
-    assert result.planning == found
+    assert result.planning == outcome
     assert {r.language for r in result.evaluation.languages} == set(FEW)
 
 
@@ -74,20 +74,20 @@ def test_a_plan_is_edited_by_hand_and_quantized(model, texts, tmp_path):
     content = json.loads(file.read_text())
     content["tensors"][0]["bits"] = 8
     file.write_text(json.dumps(content))
-    found = laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts))
-    assert found.plans.first.tensors[0].bits == 8
+    outcome = laaciq.quantize(model, out=tmp_path / "q", plan=str(file), texts=str(texts))
+    assert outcome.plans.first.tensors[0].bits == 8
     on_disk = sum(path.stat().st_size for path in (tmp_path / "q").glob("*.safetensors"))
     # Of a model this small the header is a good part.
-    assert on_disk == pytest.approx(found.total_bytes, rel=0.3)
+    assert on_disk == pytest.approx(outcome.total_bytes, rel=0.3)
     result = laaciq.run(model, plan=str(file), texts=str(texts), served_bound=100, out=tmp_path / "run")
-    assert result.plan == found.plans.first
+    assert result.plan == outcome.plans.first
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("{", "not valid"), ('{"method": "planned"}', "not valid at tensors"), (None, "cannot be read")],
+    [("{", "not valid"), ('{"method": "planned"}', "not valid: tensors is missing"), (None, "is missing")],
 )
-def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
+def test_a_broken_plan_is_an_error(model, texts, tmp_path, content, says):
     file = tmp_path / "plan.json"
     if content is not None:
         file.write_text(content)
@@ -102,11 +102,11 @@ def test_a_broken_plan_is_told(model, texts, tmp_path, content, says):
         ({"budget": 1.0}, "smallest plan takes"),
         ({"hold_out": tuple(FEW)}, "leaves no language"),
         ({"keep": 1.0}, "unknown option 'keep'"),
-        ({"language_weight": ("swa",), "objective": "mean"}, "is no weight"),
-        ({"language_weight": ("deu=2",), "objective": "mean"}, "not among the languages"),
+        ({"language_weight": ("swa",), "objective": "mean"}, "is not a weight"),
+        ({"language_weight": ("deu=2",), "objective": "mean"}, "not a language of this plan"),
     ],
 )
-def test_what_cannot_be_planned_is_told(model, texts, options, says):
+def test_what_cannot_be_planned_is_an_error(model, texts, options, says):
     with pytest.raises(BadOption, match=says):
         planned(model, texts, **options)
 
@@ -135,11 +135,11 @@ def test_the_layers_that_planning_returns_are_those_of_its_plan(model, texts, ob
 
 
 def test_a_plan_from_the_store_is_rounded_anew_to_the_same_checkpoint(model, texts, tmp_path):
-    found = {"texts": str(texts), "served_bound": 100, "out": tmp_path / "run"}
-    laaciq.run(model, **found)
+    result = {"texts": str(texts), "served_bound": 100, "out": tmp_path / "run"}
+    laaciq.run(model, **result)
     before = load_file(tmp_path / "run" / "checkpoint" / "model.safetensors")
     shutil.rmtree(tmp_path / "run" / "checkpoint")
-    laaciq.run(model, **found)
+    laaciq.run(model, **result)
     after = load_file(tmp_path / "run" / "checkpoint" / "model.safetensors")
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -23,10 +23,10 @@ def profile(model):
 
 
 def bits_by_block(plan):
-    found = {}
+    result = {}
     for tensor in plan.tensors:
-        found.setdefault(int(tensor.name.split(".")[2]), set()).add(tensor.bits)
-    return found
+        result.setdefault(int(tensor.name.split(".")[2]), set()).add(tensor.bits)
+    return result
 
 
 def test_protected_blocks_of_all_groups_are_united_in_one_checkpoint(model, profile):
@@ -59,8 +59,8 @@ def test_more_bits_where_kurtosis_is_large(model, profile):
     ranked = sorted(profile.blocks, key=lambda block: block.kurtosis)
     between = (ranked[-1].kurtosis + ranked[-2].kurtosis) / 2
     options = WeightOptions(outlier_bits=8, outlier_kurtosis=between, group_size=16)
-    found = bits_by_block(make_plans(model.anatomy, options, profile).first)
-    assert {block for block, bits in found.items() if bits == {8}} == {ranked[-1].block}
+    result = bits_by_block(make_plans(model.anatomy, options, profile).first)
+    assert {block for block, bits in result.items() if bits == {8}} == {ranked[-1].block}
 
 
 def test_kurtosis_by_component_and_bits_for_attention(model, profile):
@@ -144,7 +144,11 @@ def test_languages_that_are_held_out_decide_nothing_under_any_method(model, prof
         ({"protect": ("9",)}, BadOption, "there is no block 9; the model has 0 to 3"),
         ({"protect": ("first",)}, BadOption, "names no blocks"),
         ({"protect": ("xyz=1",)}, UnknownLanguage, "unknown language 'xyz'"),
-        ({"protect": ("yor=1",), "separate": True}, BadOption, "names yor, which has no calibration text"),
+        (
+            {"protect": ("yor=1",), "separate": True},
+            BadOption,
+            "names yor, which is not served or has no calibration text",
+        ),
         ({"method": "gptq", "calibration_languages": ("yor",)}, BadOption, "--calibration-languages names yor"),
         ({"method": "gptq", "hold_out": ("yor",)}, BadOption, "--hold-out names yor, which has no text here"),
         ({"method": "gptq", "hold_out": tuple(FEW)}, BadOption, "--hold-out leaves no language to calibrate on"),

@@ -1,4 +1,4 @@
-"""The seeds' screening on the seeds' own figures, and on every branch of its rule."""
+"""The screening on the figures published with the theory, and on every branch of its rule."""
 
 from types import SimpleNamespace
 
@@ -66,7 +66,7 @@ def test_published_xglm_is_at_low_risk():
 @pytest.mark.parametrize(
     "max_kurtosis, fractions, bits, risk",
     [
-        # The seeds' cross-model table: BLOOM, XGLM, mT5, and XLM-R, which they call LOW-MODERATE.
+        # The theory's cross-model table: BLOOM, XGLM, mT5, and XLM-R, which it calls LOW-MODERATE.
         (164, DIFFERENT, 4, "HIGH"),
         (1.9, None, 4, "LOW"),
         (45, None, 4, "MODERATE"),
@@ -108,7 +108,7 @@ def test_thresholds_are_configurable():
 
 
 def test_thresholds_that_contradict_each_other_are_refused():
-    with pytest.raises(BadOption, match="gaussian_kurtosis 5 lies above outlier_kurtosis 3"):
+    with pytest.raises(BadOption, match="gaussian_kurtosis 5 is above outlier_kurtosis 3"):
         ScreeningThresholds(outlier_kurtosis=3)
     with pytest.raises(BadOption, match="did you mean 'outlier_kurtosis'"):
         ScreeningThresholds.of(outlier_kurtoses=3)

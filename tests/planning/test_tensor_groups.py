@@ -41,7 +41,7 @@ def test_token_matrices_are_planned_only_for_the_whole_model(architecture, tmp_p
     blocks = base_plans(model.anatomy, symmetric=False, token_matrices=False)
     whole = base_plans(model.anatomy, symmetric=False, token_matrices=True)
     assert [plan.name for plan in blocks] == [layer.name for layer in model.anatomy.linears]
-    assert {plan.name for plan in whole[len(blocks) :]} == {own.name for own in model.anatomy.token_matrices}
+    assert {plan.name for plan in whole[len(blocks) :]} == {entry.name for entry in model.anatomy.token_matrices}
 
 
 def test_second_order_rounding_gains_nothing_on_independent_inputs_and_much_on_alike_ones():

@@ -17,8 +17,8 @@ ENGLISH = read_split().test["eng"]
 OPTIONS = MeasureOptions()
 
 
-def fractions(found):
-    return found.norms / found.norms.sum()
+def fractions(result):
+    return result.norms / result.norms.sum()
 
 
 def tiny(architecture, folder):
@@ -48,13 +48,13 @@ def test_more_of_the_same_text_changes_no_fraction(tmp_path):
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "bert", "mt5"])
 def test_start_tokens_and_padding_do_not_count(architecture, tmp_path):
     model, passages = tiny(architecture, tmp_path), ENGLISH.at(range(3))
-    found = collect(model, passages, OPTIONS)
+    result = collect(model, passages, OPTIONS)
     plain = sum(len(model.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in passages.texts)
     if architecture == "mt5":
-        assert found.tokens < plain  # the decoder reads the corrupted spans alone
+        assert result.tokens < plain  # the decoder reads the corrupted spans alone
     else:
         # BERT's tiny version takes 128 tokens, two of them its own.
-        assert found.tokens == min(
+        assert result.tokens == min(
             plain, sum(min(126, n) for n in _lengths(model, passages)) if architecture == "bert" else plain
         )
 
@@ -66,18 +66,18 @@ def _lengths(model, passages):
 def test_against_a_plain_pass(tmp_path):
     """Block norms, input moments and loss of one passage, computed by hand."""
     model = tiny("llama", tmp_path)
-    found = collect(model, ENGLISH.at([0]), OPTIONS)
+    result = collect(model, ENGLISH.at([0]), OPTIONS)
     ids = model.tokenizer(ENGLISH.texts[0], return_tensors="pt")["input_ids"]
     with torch.no_grad():
         # The last of the model's hidden states has gone through the final norm; block 0's output has not.
         states = model.module(ids, output_hidden_states=True)
         embedded = model.module.get_input_embeddings()(ids)
         entering = model.module.model.layers[0].input_layernorm(embedded)[0, 1:]
-    assert found.norms[0] == pytest.approx(states.hidden_states[1][0, 1:].norm(dim=-1).mean().item(), rel=1e-5)
+    assert result.norms[0] == pytest.approx(states.hidden_states[1][0, 1:].norm(dim=-1).mean().item(), rel=1e-5)
     name = "model.layers.0.self_attn.q_proj.weight"
-    np.testing.assert_allclose(found.input_square_sums[name], entering.square().sum(0), rtol=1e-4)
+    np.testing.assert_allclose(result.input_square_sums[name], entering.square().sum(0), rtol=1e-4)
     logs = states.logits[0, :-1].log_softmax(-1)
-    assert found.nll == pytest.approx(-logs.gather(1, ids[0, 1:, None]).sum().item(), rel=1e-5)
+    assert result.nll == pytest.approx(-logs.gather(1, ids[0, 1:, None]).sum().item(), rel=1e-5)
 
 
 def test_sinks_are_found_and_kept_out():
@@ -94,9 +94,9 @@ def test_effective_weights_against_scipy(rows, columns, seed, dtype):
     random = torch.Generator().manual_seed(seed)
     matrix = torch.randn(rows, columns, generator=random).pow(3).to(dtype)
     squares = torch.rand(columns, generator=random).double().numpy() + 0.01
-    found = ColumnSums.of(matrix).effective(squares)
+    result = ColumnSums.of(matrix).effective(squares)
     direct = (matrix.double().numpy() * np.sqrt(squares)).ravel()
     # Raw moments cancel where the mean is large beside σ: half of the digits are left.
-    assert found.sigma == pytest.approx(direct.std(), rel=1e-7, abs=1e-7 * np.abs(direct).max())
+    assert result.sigma == pytest.approx(direct.std(), rel=1e-7, abs=1e-7 * np.abs(direct).max())
     if direct.std() > 1e-3 * np.abs(direct).max():
-        assert found.kurtosis == pytest.approx(scipy.stats.kurtosis(direct), rel=1e-7, abs=1e-7)
+        assert result.kurtosis == pytest.approx(scipy.stats.kurtosis(direct), rel=1e-7, abs=1e-7)

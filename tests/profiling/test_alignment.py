@@ -81,13 +81,13 @@ def test_a_block_that_tells_no_passages_apart_is_at_chance():
 def test_alignment_goes_block_by_block_and_is_read_back():
     english = np.stack([draw(0), draw(1)])
     swahili = np.stack([draw(0) + 5, draw(2)]).astype(np.float32)
-    found = {result.language: result for result in alignment({"eng": english, "swa": swahili})}
-    assert found["eng"].cosine == pytest.approx([1, 1])
-    assert found["eng"].retrieval == [1, 1]
+    aligned = {result.language: result for result in alignment({"eng": english, "swa": swahili})}
+    assert aligned["eng"].cosine == pytest.approx([1, 1])
+    assert aligned["eng"].retrieval == [1, 1]
     # float32 after adding 5.
-    assert found["swa"].cosine == pytest.approx([1, mean_centred_cosine(draw(2), draw(1))], abs=1e-5)
-    assert found["swa"].retrieval == [1, retrieval_accuracy(draw(2), draw(1))]
-    assert Alignment.model_validate_json(found["swa"].model_dump_json()) == found["swa"]
+    assert aligned["swa"].cosine == pytest.approx([1, mean_centred_cosine(draw(2), draw(1))], abs=1e-5)
+    assert aligned["swa"].retrieval == [1, retrieval_accuracy(draw(2), draw(1))]
+    assert Alignment.model_validate_json(aligned["swa"].model_dump_json()) == aligned["swa"]
 
 
 def test_another_pivot():

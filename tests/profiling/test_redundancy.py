@@ -74,8 +74,8 @@ def test_a_flat_spectrum_has_the_entropy_of_its_rank(rank):
 def test_the_plug_in_entropy_of_a_flat_spectrum_is_too_small_by_rank_over_twice_the_samples(samples):
     """Page (1993), for large dimensions; the corrected one is right."""
     random = np.random.default_rng(0)
-    found = [measured(gaussian(random, samples, np.ones(WIDTH))) for _ in range(DRAWS)]
-    plug_in, corrected = (np.mean([getattr(f, name) for f in found]) for name in ("plug_in_entropy", "entropy"))
+    result = [measured(gaussian(random, samples, np.ones(WIDTH))) for _ in range(DRAWS)]
+    plug_in, corrected = (np.mean([getattr(f, name) for f in result]) for name in ("plug_in_entropy", "entropy"))
     # Finite width and the lost mean shift it by the order of 1/width.
     assert plug_in - math.log(WIDTH) == pytest.approx(-WIDTH / (2 * samples), abs=2 / WIDTH)
     assert corrected == pytest.approx(math.log(WIDTH), abs=2 / WIDTH)
@@ -87,9 +87,11 @@ def test_the_corrected_entropy_is_clearly_closer_than_the_plug_in(name, share):
     random = np.random.default_rng(1)
     spectrum, tokens = SPECTRA[name].astype(float), int(share * WIDTH)
     truth = entropy(spectrum)
-    found = [measured(gaussian(random, tokens, spectrum)) for _ in range(DRAWS)]
-    plug_in, corrected = (np.mean([getattr(f, name) for f in found]) - truth for name in ("plug_in_entropy", "entropy"))
-    noise = np.std([f.entropy for f in found]) / math.sqrt(DRAWS)
+    result = [measured(gaussian(random, tokens, spectrum)) for _ in range(DRAWS)]
+    plug_in, corrected = (
+        np.mean([getattr(f, name) for f in result]) - truth for name in ("plug_in_entropy", "entropy")
+    )
+    noise = np.std([f.entropy for f in result]) / math.sqrt(DRAWS)
     # A fifth of the bias, plus three standard errors of the mean over the draws.
     assert plug_in < 0
     assert abs(corrected) < 0.2 * abs(plug_in) + 3 * noise
@@ -100,28 +102,28 @@ def test_fewer_samples_than_the_rank_are_continued_to_the_whole_rank():
     samples = WIDTH // 2
     rows = [random.standard_normal((samples, WIDTH)) for _ in range(DRAWS)]
     # Without a mean to remove. Eight times the spread of one draw's estimate, 0.03, over √6; the plug-in is 0.94 too small.
-    found = [population_entropy(torch.linalg.svdvals(torch.tensor(x)) ** 2, samples, WIDTH) for x in rows]
-    assert np.mean(found) == pytest.approx(math.log(WIDTH), abs=0.1)
+    result = [population_entropy(torch.linalg.svdvals(torch.tensor(x)) ** 2, samples, WIDTH) for x in rows]
+    assert np.mean(result) == pytest.approx(math.log(WIDTH), abs=0.1)
 
 
 @pytest.mark.parametrize("name", SPECTRA)
 def test_tokens_that_hang_together_are_corrected_for(name):
     random = np.random.default_rng(2)
     spectrum = SPECTRA[name].astype(float)
-    found = [measured(gaussian(random, 2 * WIDTH, spectrum, memory=0.5)) for _ in range(DRAWS)]
+    result = [measured(gaussian(random, 2 * WIDTH, spectrum, memory=0.5)) for _ in range(DRAWS)]
     plug_in, corrected = (
-        np.mean([getattr(f, name) for f in found]) - entropy(spectrum) for name in ("plug_in_entropy", "entropy")
+        np.mean([getattr(f, name) for f in result]) - entropy(spectrum) for name in ("plug_in_entropy", "entropy")
     )
-    noise = np.std([f.entropy for f in found]) / math.sqrt(DRAWS)
+    noise = np.std([f.entropy for f in result]) / math.sqrt(DRAWS)
     assert abs(corrected) < 0.2 * abs(plug_in) + 3 * noise
 
 
 def test_the_standard_error_is_the_spread_over_samples():
     random = np.random.default_rng(3)
     spectrum = np.arange(1, 25) ** -1.0
-    found = [measured(gaussian(random, 160, spectrum, memory=0.5)) for _ in range(60)]
-    spread = np.std([f.entropy for f in found], ddof=1)
-    typical = math.sqrt(np.mean([f.standard_error**2 for f in found]))
+    result = [measured(gaussian(random, 160, spectrum, memory=0.5)) for _ in range(60)]
+    spread = np.std([f.entropy for f in result], ddof=1)
+    typical = math.sqrt(np.mean([f.standard_error**2 for f in result]))
     # The spread of 60 samples is known to 9 %, the root mean square of 60 errors of 7 degrees of freedom to 5 %.
     assert typical == pytest.approx(spread, rel=0.35)
 
@@ -149,12 +151,12 @@ def test_a_document_may_come_in_pieces_and_in_any_type():
 
 def test_one_document_has_no_standard_error():
     (document,) = gaussian(np.random.default_rng(5), DOCUMENT, np.ones(4))
-    found = measured(document[None])
+    result = measured(document[None])
     values = torch.linalg.eigvalsh(torch.cov(document.T))
-    assert found.standard_error is None
-    assert found.tokens == DOCUMENT
-    assert found.plug_in_entropy == pytest.approx(spectral_entropy(values))
-    assert found.entropy == pytest.approx(population_entropy(values, DOCUMENT - 1, 4))
+    assert result.standard_error is None
+    assert result.tokens == DOCUMENT
+    assert result.plug_in_entropy == pytest.approx(spectral_entropy(values))
+    assert result.entropy == pytest.approx(population_entropy(values, DOCUMENT - 1, 4))
 
 
 @pytest.mark.parametrize(
@@ -210,8 +212,8 @@ def test_blocks_of_every_causal_architecture_can_be_left_out(architecture, tmp_p
     passages = prepare_all(model, passages_of(("The cat sat.", "A much longer sentence.")))
     ablated = _without_blocks(model, _mean_updates(model, passages, [0, 1], 1))
     assert {p.data_ptr() for p in ablated.module.parameters()} == {p.data_ptr() for p in model.module.parameters()}
-    found, again = score(model, ablated, passages), score(model, model, passages)
-    np.testing.assert_array_equal(found.original_nll, again.original_nll)
+    result, again = score(model, ablated, passages), score(model, model, passages)
+    np.testing.assert_array_equal(result.original_nll, again.original_nll)
     # Without any block nothing flows between positions: another token before it leaves the last prediction as it was.
     text = torch.tensor([passages[1].sequences[0].inputs], device=model.device)
     changed = text.clone()
@@ -226,7 +228,7 @@ def test_mean_updates_are_by_position_first_and_pooled_later(tmp_path):
     model = load(find_model(save_tiny("llama", tmp_path)))
     texts = ("The cat sat.", "A much longer sentence with number 42 in it.", "Ok then")
     passages = prepare_all(model, passages_of(texts))
-    found = _mean_updates(model, passages, [0], 2)[0]
+    result = _mean_updates(model, passages, [0], 2)[0]
     rows = []
     for passage in passages:
         inputs = torch.tensor([passage.sequences[0].inputs], device=model.device)
@@ -234,8 +236,8 @@ def test_mean_updates_are_by_position_first_and_pooled_later(tmp_path):
         rows.append((states[1] - states[0])[0].double())
     # Float32 in batches and one by one.
     close = {"rtol": 1e-4, "atol": 1e-6}
-    torch.testing.assert_close(found.leading, torch.stack([row[:2] for row in rows]).mean(0), **close)
-    torch.testing.assert_close(found.later, torch.cat([row[2:] for row in rows]).mean(0), **close)
+    torch.testing.assert_close(result.leading, torch.stack([row[:2] for row in rows]).mean(0), **close)
+    torch.testing.assert_close(result.later, torch.cat([row[2:] for row in rows]).mean(0), **close)
 
 
 def test_a_block_that_adds_a_constant_says_nothing(tmp_path):
@@ -245,9 +247,9 @@ def test_a_block_that_adds_a_constant_says_nothing(tmp_path):
     block.mlp.c_proj.weight.zero_()
     assert block.mlp.c_proj.bias.abs().sum() > 0
     passages = prepare_all(model, passages_of(("The cat sat.", "A much longer sentence.")))
-    found = score(model, _without_blocks(model, _mean_updates(model, passages, [0], 1)), passages)
+    result = score(model, _without_blocks(model, _mean_updates(model, passages, [0], 1)), passages)
     # Float32 sums over some twenty tokens.
-    np.testing.assert_allclose(found.quantized_nll, found.original_nll, rtol=1e-5)
+    np.testing.assert_allclose(result.quantized_nll, result.original_nll, rtol=1e-5)
 
 
 def test_a_model_no_better_than_unigrams_has_no_information_to_share(tmp_path):

@@ -13,7 +13,8 @@ from tests.tiny import save_tiny
 
 def texts_of(parallel=True, **by_code):
     by_language = {
-        code: Passages(language(code), tuple(own), tuple(map(str, range(len(own))))) for code, own in by_code.items()
+        code: Passages(language(code), tuple(lines), tuple(map(str, range(len(lines)))))
+        for code, lines in by_code.items()
     }
     return Texts("here", by_language, parallel)
 
@@ -38,8 +39,8 @@ def byte_fallback_tokenizer(letters):
 @pytest.fixture(scope="module")
 def reference():
     split = read_split()
-    found = tokenization(AutoTokenizer.from_pretrained(find_model("reference").path), split.test)
-    return split.test, {result.language: result for result in found}
+    tokenized = tokenization(AutoTokenizer.from_pretrained(find_model("reference").path), split.test)
+    return split.test, {result.language: result for result in tokenized}
 
 
 def test_words_tokens_and_bytes():
@@ -60,19 +61,19 @@ def test_nothing_to_compare_with_without_parallel_english():
 def test_special_tokens_are_not_counted(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(save_tiny("bert", tmp_path))
     assert len(tokenizer("a")["input_ids"]) == 3
-    (found,) = tokenization(tokenizer, texts_of(eng=["a", "a"]))
-    assert found.tokens == 2
+    (result,) = tokenization(tokenizer, texts_of(eng=["a", "a"]))
+    assert result.tokens == 2
 
 
 def test_unknown_tokens_are_fallback():
-    (found,) = tokenization(words_tokenizer("one", "two"), texts_of(eng=["one two three four"]))
-    assert found.fallback_share == 1 / 2
+    (result,) = tokenization(words_tokenizer("one", "two"), texts_of(eng=["one two three four"]))
+    assert result.fallback_share == 1 / 2
 
 
 def test_byte_fallback_tokens_are_fallback():
-    (found,) = tokenization(byte_fallback_tokenizer("abc"), texts_of(eng=["abc", "aé"]))
+    (result,) = tokenization(byte_fallback_tokenizer("abc"), texts_of(eng=["abc", "aé"]))
     # ▁abc and ▁a are whole; é is two bytes.
-    assert (found.tokens, found.fallback_share) == (8, 2 / 8)
+    assert (result.tokens, result.fallback_share) == (8, 2 / 8)
 
 
 def test_pieces_of_characters_are_fallback_and_whole_ones_are_not(tmp_path):
@@ -95,27 +96,27 @@ def _byte_level_alphabet():
 
 
 def test_languages_that_the_reference_tokenizer_was_not_made_for_fall_back_to_bytes(reference):
-    _, found = reference
-    assert found["eng"].fallback_share < 0.001
+    _, result = reference
+    assert result["eng"].fallback_share < 0.001
     for code in ("amh", "mya", "tel"):
-        assert found[code].fallback_share > 0.9
-        assert found[code].against_english > 5
-    assert found["eng"].against_english == 1
+        assert result[code].fallback_share > 0.9
+        assert result[code].against_english > 5
+    assert result["eng"].against_english == 1
 
 
 def test_counts_agree_with_the_texts(reference):
-    texts, found = reference
-    for code, result in found.items():
+    texts, tokenized = reference
+    for code, result in tokenized.items():
         assert result.bytes == texts[code].byte_count
         assert result.tokens_per_byte == result.tokens / result.bytes
         assert 0 <= result.fallback_share <= 1
 
 
 def test_scripts_without_spaces_have_no_words(reference):
-    _, found = reference
-    assert {code for code, result in found.items() if result.words is None} == {"jpn", "mya", "tha", "zho"}
-    assert all(result.tokens_per_word is None for result in found.values() if result.words is None)
-    assert math.isclose(found["eng"].tokens_per_word, found["eng"].tokens / found["eng"].words)
+    _, tokenized = reference
+    assert {code for code, result in tokenized.items() if result.words is None} == {"jpn", "mya", "tha", "zho"}
+    assert all(result.tokens_per_word is None for result in tokenized.values() if result.words is None)
+    assert math.isclose(tokenized["eng"].tokens_per_word, tokenized["eng"].tokens / tokenized["eng"].words)
 
 
 @pytest.mark.parametrize(

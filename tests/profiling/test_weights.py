@@ -101,11 +101,11 @@ def test_known_distributions_have_their_kurtosis(draw, kurtosis, dtype):
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (300, 301)])
 @pytest.mark.parametrize("value", [0.0, 0.1, -3e4])
 def test_a_constant_tensor_has_no_spread_and_no_kurtosis(dtype, shape, value):
-    found = tensor_statistics("w", torch.full(shape, value, dtype=dtype))
-    assert (found.sigma, found.skewness, found.kurtosis, found.pattern) == (0, 0, 0, "dense")
-    assert found.super_weight_ratio == (1 if value and found.count > 1 else None)
+    result = tensor_statistics("w", torch.full(shape, value, dtype=dtype))
+    assert (result.sigma, result.skewness, result.kurtosis, result.pattern) == (0, 0, 0, "dense")
+    assert result.super_weight_ratio == (1 if value and result.count > 1 else None)
     count = math.prod(shape)
-    for percent, share in found.top_shares.items():
+    for percent, share in result.top_shares.items():
         assert share == pytest.approx(top_count(count, float(percent)) / count if value else 0)
 
 
@@ -113,11 +113,11 @@ def test_a_constant_tensor_has_no_spread_and_no_kurtosis(dtype, shape, value):
 @given(tensors([torch.float32, torch.float64]), st.sampled_from([0.01, 0.1, 1, 5, 10]))
 def test_the_largest_magnitudes_are_those_of_a_sort(tensor, percent):
     magnitudes = np.sort(np.abs(tensor.double().numpy()), axis=None)[::-1]
-    found = LargestMagnitudes.of(tensor)
+    result = LargestMagnitudes.of(tensor)
     top = magnitudes[: math.ceil(len(magnitudes) * percent / 100)].sum()
-    assert found.top_share(percent) == pytest.approx(top / magnitudes.sum() if magnitudes.any() else 0, rel=1e-12)
+    assert result.top_share(percent) == pytest.approx(top / magnitudes.sum() if magnitudes.any() else 0, rel=1e-12)
     second = magnitudes[1] if len(magnitudes) > 1 else 0
-    assert found.super_weight_ratio == (magnitudes[0] / second if second else None)
+    assert result.super_weight_ratio == (magnitudes[0] / second if second else None)
 
 
 def test_both_ways_agree_on_one_tensor():
@@ -144,15 +144,15 @@ def test_the_top_is_rounded_up_and_never_by_a_rounding_error(count, percent, top
     assert top_count(count, percent) == top
 
 
-def test_the_seeds_models_are_dense_and_a_planted_super_weight_is_sparse():
-    """Top 0.01 % shares of GPT-2, OPT-125M, Pythia-160M and BERT as published in the seeds."""
+def test_published_models_are_dense_and_a_planted_super_weight_is_sparse():
+    """Top 0.01 % shares of GPT-2, OPT-125M, Pythia-160M and BERT as published with the theory."""
     assert {magnitude_pattern(share, 10**8) for share in (0.0026, 0.0062, 0.0024, 0.0013)} == {"dense"}
     tensor = 0.02 * torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
     assert tensor_statistics("w", tensor).pattern == "dense"
     tensor[3, 5] = 200.0
-    found = tensor_statistics("w", tensor)
-    assert found.pattern == "sparse"
-    assert found.super_weight_ratio > 1000
+    result = tensor_statistics("w", tensor)
+    assert result.pattern == "sparse"
+    assert result.super_weight_ratio > 1000
     # A quarter of a tensor of four weights is no outlier.
     assert tensor_statistics("w", torch.tensor([[1.0, 1.1], [0.9, 1.0]])).pattern == "dense"
 
@@ -176,10 +176,10 @@ def test_a_scan_describes_every_matrix_of_the_files(tmp_path, dtype):
     folder = find_model(save_tiny("llama", tmp_path / "model", dtype=dtype))
     tensors = load_file(folder.path / "model.safetensors")
     done = []
-    found = scan_weights(folder, advance=done.append)
-    assert set(found) == {name for name, tensor in tensors.items() if tensor.ndim > 1}
+    result = scan_weights(folder, advance=done.append)
+    assert set(result) == {name for name, tensor in tensors.items() if tensor.ndim > 1}
     assert sum(done) == sum(tensor.nbytes for tensor in tensors.values())
-    for name, statistics in found.items():
+    for name, statistics in result.items():
         assert statistics == tensor_statistics(name, tensors[name])
         assert (statistics.name, statistics.shape) == (name, tuple(tensors[name].shape))
         assert WeightStatistics.model_validate_json(statistics.model_dump_json()) == statistics
@@ -190,8 +190,8 @@ def test_a_block_pools_its_linear_weights(tmp_path):
     folder = find_model(save_tiny("llama", tmp_path / "model", dtype=torch.bfloat16))
     tensors = load_file(folder.path / "model.safetensors")
     in_block = [name for name, tensor in tensors.items() if "layers.1." in name and tensor.ndim > 1]
-    found = scan_weights(folder)
-    read_back = [WeightStatistics.model_validate_json(found[name].model_dump_json()) for name in in_block]
+    result = scan_weights(folder)
+    read_back = [WeightStatistics.model_validate_json(result[name].model_dump_json()) for name in in_block]
     together = torch.cat([tensors[name].double().reshape(-1) for name in in_block]).numpy()
     pooled = pooled_moments(read_back)
     assert pooled.count == len(together)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.quantization import Calibration, compensation
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.compensation import SHARE, SWEEPS, compensating, damped, descend
+from laaciq.quantization.compensation import SHARE, SWEEPS, compensated_weights, damped, refine_codes
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import TensorPlan
 from tests.tiny import save_tiny
@@ -25,8 +25,8 @@ def case(seed, **plan):
     random = torch.Generator().manual_seed(seed)
     matrix = torch.randn(OUTPUTS, INPUTS, generator=random).to(torch.bfloat16).float()
     mixed = torch.randn(40, INPUTS, generator=random) @ torch.randn(INPUTS, INPUTS, generator=random)
-    asked = {"bits": 3, "group_size": 8, "symmetric": True, "clip": "effective", "rounding": "second-order", **plan}
-    return matrix, TensorPlan(name="w", shape=tuple(matrix.shape), **asked), mixed.T @ mixed / 40
+    settings = {"bits": 3, "group_size": 8, "symmetric": True, "clip": "effective", "rounding": "second-order", **plan}
+    return matrix, TensorPlan(name="w", shape=tuple(matrix.shape), **settings), mixed.T @ mixed / 40
 
 
 def known(moments):
@@ -42,8 +42,8 @@ def enumerated(matrix, quantized, plan, moments):
     """Every code of an input tried in the place of its own, the others as they are now."""
     codes = quantized.codes.clone()
 
-    def value(own):
-        return errors(type(quantized)(own, quantized.grid, quantized.kept).dequantize(plan), matrix, moments)
+    def value(codes):
+        return errors(type(quantized)(codes, quantized.grid, quantized.kept).dequantize(plan), matrix, moments)
 
     for _ in range(SWEEPS):
         for i in range(INPUTS):
@@ -61,12 +61,12 @@ def test_descent_equals_trying_every_code(seed, group_size, symmetric):
     matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric)
     before = quantize_matrix(matrix, plan, known(moments), moments)
     after = quantize_matrix(matrix, plan.model_copy(update={"rounding": "compensated"}), known(moments), moments)
-    found = errors(after.dequantize(plan), matrix, moments)
+    result = errors(after.dequantize(plan), matrix, moments)
     # Two codes that are as good as one another may go either way, in one of a hundred rows at most.
-    same = torch.isclose(found, enumerated(matrix, before, plan, moments), rtol=1e-3)
+    same = torch.isclose(result, enumerated(matrix, before, plan, moments), rtol=1e-3)
     assert same.float().mean() >= 0.8
     start = errors(before.dequantize(plan), matrix, moments)
-    assert (found <= start * (1 + 1e-4) + 1e-6).all()
+    assert (result <= start * (1 + 1e-4) + 1e-6).all()
 
 
 @given(st.integers(0, 300), st.floats(0.5, 10))
@@ -86,12 +86,12 @@ def test_blocks_of_inputs_are_only_for_speed(inputs, monkeypatch):
     plan = TensorPlan(name="w", shape=(7, inputs), bits=3, group_size=32, symmetric=False, clip="mse")
     moments = rows.T @ rows / 400
     nearest = quantize_matrix(matrix, plan)
-    found = []
+    result = []
     for block in (compensation.BLOCK, 1):
         monkeypatch.setattr(compensation, "BLOCK", block)
-        codes = descend(matrix, nearest.codes, nearest.grid, plan, moments)
-        found.append(errors(type(nearest)(codes, nearest.grid).dequantize(plan), matrix, moments))
-    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-6)
+        codes = refine_codes(matrix, nearest.codes, nearest.grid, plan, moments)
+        result.append(errors(type(nearest)(codes, nearest.grid).dequantize(plan), matrix, moments))
+    torch.testing.assert_close(*result, rtol=1e-2, atol=1e-6)
 
 
 def test_what_makes_up_for_lost_inputs_is_the_least_squares_answer():
@@ -105,9 +105,9 @@ def test_what_makes_up_for_lost_inputs_is_the_least_squares_answer():
     wide = torch.cat([became / 500**0.5, ridge])
     wanted = torch.cat([inputs @ matrix.T / 500**0.5, ridge @ matrix.T])
     whole = torch.linalg.lstsq(wide, wanted).solution.T
-    found = compensating(matrix, moments, inputs.T @ became / 500)
-    torch.testing.assert_close(found, matrix + SHARE * (whole - matrix), rtol=1e-4, atol=1e-4)
-    assert torch.equal(compensating(matrix, moments, moments), matrix)
+    result = compensated_weights(matrix, moments, inputs.T @ became / 500)
+    torch.testing.assert_close(result, matrix + SHARE * (whole - matrix), rtol=1e-4, atol=1e-4)
+    assert torch.equal(compensated_weights(matrix, moments, moments), matrix)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])
@@ -116,32 +116,32 @@ def test_crossed_moments_are_of_the_original_s_inputs_and_those_that_they_became
     texts, options = laaciq.read_split("builtin").calibration.select(FEW).spread(2), MeasureOptions()
     stream = BlockStream(model, Calibration(None, texts, options), dict.fromkeys(FEW, 0.5), beside_original=True)
     last = len(model.anatomy.block_names) - 1
-    (linear, *_) = [own for own in model.anatomy.linears if own.block == last]
-    earlier = [own for own in model.anatomy.linears if own.block == last - 1]
+    (linear, *_) = [layer for layer in model.anatomy.linears if layer.block == last]
+    earlier = [layer for layer in model.anatomy.linears if layer.block == last - 1]
     before = {code: inputs_of(model, linear, texts[code], options) for code in FEW}
     for index in range(last):
-        found = stream.second_moments(index, [own for own in model.anatomy.linears if own.block == index])
-        assert all(own.cross is None for own in found.values()) == (index in stream.batches[0].calls.entering)
+        result = stream.second_moments(index, [layer for layer in model.anatomy.linears if layer.block == index])
+        assert all(layer.cross is None for layer in result.values()) == (index in stream.batches[0].calls.entering)
         if index == last - 1:
             with torch.no_grad():
-                for own in earlier:
-                    own.matrix.mul_(1.5)
+                for layer in earlier:
+                    layer.matrix.mul_(1.5)
         stream.advance(index)
     after = {code: inputs_of(model, linear, texts[code], options) for code in FEW}
     (moments,) = stream.second_moments(last, [linear]).values()
     crossed = sum(before[code].T @ after[code] / len(after[code]) for code in FEW) / 2
-    own = sum(after[code].T @ after[code] / len(after[code]) for code in FEW) / 2
+    expected_moments = sum(after[code].T @ after[code] / len(after[code]) for code in FEW) / 2
     close = partial(torch.testing.assert_close, rtol=1e-3)
-    close(moments.moments, own, atol=1e-4 * float(own.abs().max()))
-    close(moments.cross, crossed, atol=1e-4 * float(own.abs().max()))
-    assert (crossed - own).abs().max() > 0.01 * own.abs().max()
+    close(moments.moments, expected_moments, atol=1e-4 * float(expected_moments.abs().max()))
+    close(moments.cross, crossed, atol=1e-4 * float(expected_moments.abs().max()))
+    assert (crossed - expected_moments).abs().max() > 0.01 * expected_moments.abs().max()
 
 
 def inputs_of(model, linear, passages, options):
     """Of a whole pass, token by token."""
     seen = []
     handle = linear.module.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
-    for passage in readings(model, passages, options):
+    for passage in prepare_whole(model, passages, options):
         for s in passage.sequences:
             arguments = {"input_ids": torch.tensor([s.inputs])}
             if model.kind == "encoder-decoder":

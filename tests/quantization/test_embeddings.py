@@ -33,7 +33,7 @@ def quantize(model, folder, **options):
     return plan
 
 
-def twin(model, folder):
+def dequantized_copy(model, folder):
     copy = copy_of(model)
     apply_checkpoint(copy, folder)
     return copy
@@ -41,9 +41,9 @@ def twin(model, folder):
 
 def logits(model):
     ids = IDS.to(model.device)
-    asked = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
     with torch.inference_mode():
-        return model.module(**asked).logits
+        return model.module(**inputs).logits
 
 
 def mt5_with_a_head_of_its_own(folder):
@@ -92,7 +92,7 @@ def reloaded(tmp_path_factory):
     for name, kind in CASES:
         folder = root / f"{name}-{kind}"
         quantize(models[name], folder, **KINDS[kind])
-        simulated[name, kind] = (str(folder), logits(twin(models[name], folder)), logits(models[name]))
+        simulated[name, kind] = (str(folder), logits(dequantized_copy(models[name], folder)), logits(models[name]))
     folders = json.dumps([folder for folder, *_ in simulated.values()])
     subprocess.run([sys.executable, "-c", RELOAD, folders, root / "logits"], capture_output=True, check=True)
     loaded = load_file(root / "logits")
@@ -101,10 +101,10 @@ def reloaded(tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_a_new_process_loads_what_was_simulated(reloaded, name, kind):
-    found, expected, original = reloaded[name, kind]
+    result, expected, original = reloaded[name, kind]
     # The same float32 weights in the same products; Conv1D multiplies in another order.
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(found, original, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(result, original, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "xlm-roberta", "mt5"])
@@ -112,7 +112,7 @@ def test_simulated_embeddings_are_what_checkpoints_mean(architecture, tmp_path):
     """And are, of all matrices, what the plan says: nothing but a rounding of the original's."""
     model = load(find_model(save_tiny(architecture, tmp_path / "model")))
     plan = quantize(model, tmp_path / "checkpoint", bits=8)
-    written, simulated = twin(model, tmp_path / "checkpoint"), copy_of(model)
+    written, simulated = dequantized_copy(model, tmp_path / "checkpoint"), copy_of(model)
     put_layers(model, simulated, quantize_layers(model, plan))
     assert [t.name for t in plan.token_matrices] == [t.name for t in model.anatomy.token_matrices]
     for tensor in plan.token_matrices:
@@ -175,14 +175,14 @@ def test_it_can_be_saved_again(architecture, tmp_path):
 
 def test_what_is_done_with_checkpoints_is_done_with_these(folders):
     checkpoint, model = folders / "checkpoint", folders / "model"
-    found = laaciq.evaluate(checkpoint, against=model, languages=["eng"], served_bound=100)
-    assert [result.language for result in found.languages] == ["eng"]
+    evaluated = laaciq.evaluate(checkpoint, against=model, languages=["eng"], served_bound=100)
+    assert [result.language for result in evaluated.languages] == ["eng"]
     loaded = load(find_model(checkpoint))
     answers = laaciq.generate(loaded.module, loaded.tokenizer, ["The river", "Mto huu"], max_new_tokens=4)
     assert len(answers) == 2
-    asked = SpeedOptions(prompt_tokens=8, new_tokens=3)
+    options = SpeedOptions(prompt_tokens=8, new_tokens=3)
     bench = measure_both(
-        Request(checkpoint=str(checkpoint), against=str(model), device="cpu", options=asked), lambda: None
+        Request(checkpoint=str(checkpoint), against=str(model), device="cpu", options=options), lambda: None
     )
     assert bench.kernels.dequantized == 15  # the head, and seven linear layers in each of two blocks
 
@@ -206,7 +206,7 @@ def test_missing_parts(folders, tmp_path, part):
     with pytest.raises(BrokenModel, match=r"half-written|NaN or infinite"):
         load(find_model(copy))
     with pytest.raises(BrokenModel, match="half-written"):
-        twin(load(find_model(folders / "model")), copy)
+        dequantized_copy(load(find_model(folders / "model")), copy)
 
 
 @pytest.mark.parametrize("part", ["model.embed_tokens.scales", "model.layers.0.mlp.up_proj.low_rank_right"])
@@ -218,11 +218,11 @@ def test_parts_of_another_shape_or_that_are_no_numbers(folders, tmp_path, part):
         tensors[part][0, 0] = float("nan")
 
     original = load(find_model(folders / "model"))
-    for name, change, says in (("cut", cut, "of shape"), ("spoilt", spoil, "NaN or infinite")):
+    for name, change, says in (("cut", cut, "has shape"), ("spoilt", spoil, "NaN or infinite")):
         (tmp_path / name).mkdir()
         copy = broken(folders, tmp_path / name, change)
         with pytest.raises(BrokenModel, match=says):
-            twin(original, copy)
+            dequantized_copy(original, copy)
         with pytest.raises(BrokenModel, match=says):
             load(find_model(copy))
 
@@ -236,5 +236,5 @@ def test_a_plan_for_another_model(tmp_path):
     quantize(llama, tmp_path / "checkpoint")
     config = tmp_path / "checkpoint/config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"vocab_size": 500}))
-    with pytest.raises(BrokenModel, match="embed_tokens is no embedding or linear layer of shape"):
+    with pytest.raises(BrokenModel, match="embed_tokens is not an embedding or linear layer of shape"):
         load(find_model(tmp_path / "checkpoint"))

@@ -14,7 +14,7 @@ WEIGHING = st.sampled_from(["identity", "diagonal", "full", "singular"])
 
 
 def case(seed, weighing, shape=(12, 20)):
-    """A residual, what is told of its inputs, and the H that this means."""
+    """A residual, the known moments of its inputs, and the H that they imply."""
     random = torch.Generator().manual_seed(seed)
     residual = torch.randn(shape, generator=random) * 10.0 ** float(torch.randint(-4, 2, (1,), generator=random))
     rows = torch.randn(4 if weighing == "singular" else 60, shape[1], generator=random)
@@ -33,42 +33,44 @@ def error(residual, moments):
 
 @given(st.integers(0, 300), WEIGHING, st.integers(1, 12))
 def test_outputs_never_lose_more_with_a_correction(seed, weighing, rank):
-    residual, told, moments = case(seed, weighing)
-    found = fit_low_rank(residual, rank, told)
-    assert found.left.shape == (12, rank)
-    assert found.right.shape == (rank, 20)
-    assert {found.left.dtype, found.right.dtype} <= {torch.float16, torch.bfloat16}
+    residual, known_moments, moments = case(seed, weighing)
+    correction = fit_low_rank(residual, rank, known_moments)
+    assert correction.left.shape == (12, rank)
+    assert correction.right.shape == (rank, 20)
+    assert {correction.left.dtype, correction.right.dtype} <= {torch.float16, torch.bfloat16}
     # What damping and float32 leave open.
-    assert error(residual - found.product(), moments) <= error(residual, moments) * (1 + 1e-4)
+    assert error(residual - correction.product(), moments) <= error(residual, moments) * (1 + 1e-4)
 
 
 @given(st.integers(0, 300), st.sampled_from(["identity", "diagonal", "full"]))
 def test_a_larger_rank_loses_less(seed, weighing):
-    residual, told, moments = case(seed, weighing)
-    found = [error(residual - fit_low_rank(residual, rank, told).product(), moments) for rank in (1, 2, 4, 8, 12)]
-    assert found == sorted(found, reverse=True)
+    residual, known_moments, moments = case(seed, weighing)
+    correction = [
+        error(residual - fit_low_rank(residual, rank, known_moments).product(), moments) for rank in (1, 2, 4, 8, 12)
+    ]
+    assert correction == sorted(correction, reverse=True)
     # At full rank nothing is left but the rounding of A and B to eleven bits, or eight.
-    assert found[-1] < 1e-3 * error(residual, moments)
+    assert correction[-1] < 1e-3 * error(residual, moments)
 
 
 @given(st.integers(0, 300), st.sampled_from(["identity", "diagonal", "full"]), st.integers(1, 12))
 def test_it_is_the_truncated_svd(seed, weighing, rank):
     """In numpy, by a symmetric root: whatever the root of H, the best product is the same."""
-    residual, told, moments = case(seed, weighing)
+    residual, known_moments, moments = case(seed, weighing)
     values, vectors = np.linalg.eigh(moments.double().numpy())
     root = vectors * np.sqrt(values) @ vectors.T
     u, s, v = np.linalg.svd(residual.double().numpy() @ root)
     expected = u[:, :rank] * s[:rank] @ v[:rank] @ np.linalg.inv(root)
-    found = fit_low_rank(residual, rank, told).product().double().numpy()
+    correction = fit_low_rank(residual, rank, known_moments).product().double().numpy()
     # In the norm that counts: elsewhere rounding to 16 bits is magnified by the inverse root.
-    assert np.linalg.norm((found - expected) @ root) < 0.01 * np.linalg.norm(expected @ root)
+    assert np.linalg.norm((correction - expected) @ root) < 0.01 * np.linalg.norm(expected @ root)
 
 
 def test_large_matrices_lose_hardly_more_by_subspace_iteration(monkeypatch):
-    residual, told, moments = case(0, "full", (90, 120))
-    exact = error(residual - fit_low_rank(residual, 8, told).product(), moments)
+    residual, known_moments, moments = case(0, "full", (90, 120))
+    exact = error(residual - fit_low_rank(residual, 8, known_moments).product(), moments)
     monkeypatch.setattr(low_rank, "_EXACT", 0)
-    iterated = error(residual - fit_low_rank(residual, 8, told).product(), moments)
+    iterated = error(residual - fit_low_rank(residual, 8, known_moments).product(), moments)
     assert exact < error(residual, moments)
     assert iterated <= 1.01 * exact
 
@@ -77,16 +79,16 @@ def test_large_matrices_lose_hardly_more_by_subspace_iteration(monkeypatch):
 def test_nothing_to_correct_is_no_failure(told):
     """No residual, and inputs that never fire."""
     for residual in (torch.zeros(5, 6), torch.randn(5, 6, generator=torch.Generator().manual_seed(0))):
-        found = fit_low_rank(residual, 3, told).product()
-        assert torch.isfinite(found).all()
-        assert (residual - found).norm() <= residual.norm()
+        correction = fit_low_rank(residual, 3, told).product()
+        assert torch.isfinite(correction).all()
+        assert (residual - correction).norm() <= residual.norm()
 
 
 def test_what_16_bits_would_make_worse_is_left_out():
     """One loud input and one residual far below what the product of 16-bit numbers resolves around it."""
     residual = torch.tensor([[1e-30, 0.0], [0.0, 1e-32]])
-    found = fit_low_rank(residual, 2)
-    assert (residual - found.product()).norm() <= residual.norm()
+    correction = fit_low_rank(residual, 2)
+    assert (residual - correction.product()).norm() <= residual.norm()
 
 
 def matrix_and_plan(seed, **changes):
@@ -102,8 +104,8 @@ def test_matrices_are_corrected_by_what_is_known_of_their_inputs(seed, keep):
     known = TensorCalibration(squares[None], effective_kurtosis=0.0)
 
     def loss(rank, calibration):
-        own = plan.model_copy(update={"rank": rank})
-        return error(quantize_matrix(matrix, own, calibration).dequantize(own) - matrix, squares.diag())
+        ranked_plan = plan.model_copy(update={"rank": rank})
+        return error(quantize_matrix(matrix, ranked_plan, calibration).dequantize(ranked_plan) - matrix, squares.diag())
 
     assert loss(4, known) < loss(4, None) < loss(0, known)
     corrected = plan.model_copy(update={"rank": 4})

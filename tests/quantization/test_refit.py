@@ -51,6 +51,6 @@ def test_groups_of_a_row_are_solved_together():
         def loss(scales, columns=columns, row=row):
             return float((columns.double() @ scales.double() - (root @ matrix[row]).double()).square().sum())
 
-        # Dampening and 16 bits cost a little of what the exact solution gains.
+        # Damping and 16 bits cost a little of what the exact solution gains.
         shared = loss(quantized.grid.scales[row])
         assert loss(best) <= loss(refitted[row]) <= loss(best) + 0.2 * (shared - loss(best)) + 1e-9

@@ -7,7 +7,7 @@ import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
@@ -77,8 +77,8 @@ def test_it_loses_less_than_rounding_to_nearest(seed, group_size, symmetric, kee
     matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric, keep=keep, inputs=64, rank=100)
     nearest = plan.model_copy(update={"rounding": "nearest"})
 
-    def error(own):
-        difference = quantize_matrix(matrix, own, known(moments), moments).dequantize(own) - matrix
+    def error(entry):
+        difference = quantize_matrix(matrix, entry, known(moments), moments).dequantize(entry) - matrix
         return float(torch.einsum("ri,ij,rj->", difference, moments, difference))
 
     assert error(plan) < error(nearest)
@@ -120,8 +120,8 @@ def test_block_by_block_is_what_a_whole_pass_sees(architecture, tmp_path):
     whole = calibration.second_moments(model, linears, FEW)
     stream = BlockStream(model, calibration, dict.fromkeys(FEW, 0.5))
     for index in range(len(model.anatomy.block_names)):
-        own = [linear for linear in linears if linear.block == index]
-        for name, moments in stream.second_moments(index, own).items():
+        single = [linear for linear in linears if linear.block == index]
+        for name, moments in stream.second_moments(index, single).items():
             torch.testing.assert_close(
                 moments.moments, whole[name], rtol=1e-3, atol=1e-4 * float(whole[name].abs().max())
             )
@@ -135,14 +135,14 @@ def test_moments_are_of_all_tokens_that_are_read(tmp_path):
     linear = next(iter(model.anatomy.linears))
     seen = []
     handle = linear.module.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
-    for passage in readings(model, calibration.texts["eng"], calibration.options):
+    for passage in prepare_whole(model, calibration.texts["eng"], calibration.options):
         for sequence in passage.sequences:
             assert sequence.inputs[0] == model.tokenizer.bos_token_id
             model.module(torch.tensor([sequence.inputs]))
     handle.remove()
     rows = torch.cat(seen)
-    (own,) = calibration.second_moments(model, [linear], ["eng"]).values()
-    torch.testing.assert_close(own, rows.T @ rows / len(rows))
+    (single,) = calibration.second_moments(model, [linear], ["eng"]).values()
+    torch.testing.assert_close(single, rows.T @ rows / len(rows))
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])

@@ -32,9 +32,9 @@ def test_rows_are_read_as_the_whole_is(seed, bits, group_size, symmetric, keep, 
     whole = read_stored(parts, plan).dequantize(plan)
     assert torch.equal(whole, quantized.dequantize(plan))
     some = plan.model_copy(update={"shape": (len(rows), 21)})
-    found = read_rows(parts, plan, torch.tensor(rows)).dequantize(some)
+    result = read_rows(parts, plan, torch.tensor(rows)).dequantize(some)
     # A product of fewer rows may add up in another order.
-    torch.testing.assert_close(found, whole[rows], rtol=1e-6, atol=1e-6 if rank else 0)
+    torch.testing.assert_close(result, whole[rows], rtol=1e-6, atol=1e-6 if rank else 0)
 
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 255), min_size=1, max_size=50))

@@ -13,7 +13,7 @@ from laaciq.errors import BadOption
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.profiling.activations import readings
+from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
 from laaciq.quantization.model import quantize_layers, quantize_model
@@ -46,8 +46,8 @@ def calibrate(model, passages=8):
 def tiny(architecture, folder, **options):
     model = load(find_model(save_tiny(architecture, folder)), device="cpu")
     calibration = calibrate(model)
-    asked = WeightOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
-    return model, make_plans(model.anatomy, asked, calibration.profile).first, calibration
+    weight_options = WeightOptions(**{"group_size": 16, "bits": 3, "tune": 3, **options})
+    return model, make_plans(model.anatomy, weight_options, calibration.profile).first, calibration
 
 
 def losses(model, plan, calibration):
@@ -99,8 +99,8 @@ def test_an_original_in_16_bits_is_tuned_towards_in_32(architecture, tmp_path):
     layers = list(quantize_layers(model, plan, calibration))
     student = Student(model, layers)
     ids = torch.arange(5, 25)[None]
-    asked = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
-    assert student(**asked).logits.dtype == torch.float32
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.kind == "encoder-decoder" else {})
+    assert student(**inputs).logits.dtype == torch.float32
     assert all(p.dtype == torch.float32 for p in [*student.scale_steps, *student.vector_steps])
     tuned = tune(model, plan, layers, calibration, epochs=2)
     assert min(tuned.divergences) < tuned.divergences[0]
@@ -135,9 +135,9 @@ def test_what_is_tuned_is_what_is_written(options, tmp_path):
     write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=calibration)
     written, simulated = copy_of(model), copy_of(model)
     assert apply_checkpoint(written, tmp_path / "checkpoint") == plan
-    found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=2)
-    assert min(found.divergences) < found.divergences[0]
-    put_layers(model, simulated, found.layers, others=found.others)
+    result = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=2)
+    assert min(result.divergences) < result.divergences[0]
+    put_layers(model, simulated, result.layers, others=result.others)
     for (name, a), b in zip(written.module.named_parameters(), simulated.module.parameters(), strict=True):
         assert torch.equal(a, b), name
 
@@ -146,11 +146,11 @@ def test_what_is_tuned_is_what_is_written(options, tmp_path):
 def test_an_epoch_is_chosen_by_what_its_checkpoint_would_lose(options, tmp_path):
     """Scales and vectors are rounded while they are tuned. Of validation text a passage for every four that are learned from is read."""
     model, plan, calibration = tiny("gpt2", tmp_path, **options)
-    found = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=plan.tuned)
+    result = tune(model, plan, list(quantize_layers(model, plan, calibration)), calibration, epochs=plan.tuned)
     held = calibration.validation.spread(2)
-    for own, expected in ((untuned(plan), found.divergences[0]), (plan, min(found.divergences))):
+    for plan_variant, expected in ((untuned(plan), result.divergences[0]), (plan, min(result.divergences))):
         # Sums in another order.
-        assert divergence(model, own, calibration, held).mean() == pytest.approx(expected, rel=1e-4)
+        assert divergence(model, plan_variant, calibration, held).mean() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
@@ -159,10 +159,10 @@ def test_gradients_are_those_of_the_divergence(architecture, options, tmp_path):
     """Against differences of KL itself, along the gradient."""
     model, plan, calibration = tiny(architecture, tmp_path, **{"bits": 4, **options})
     student = Student(model, list(quantize_layers(model, plan, calibration)))
-    twin = replace(model, module=student)
-    (passage,) = readings(model, calibration.texts["eng"].at([1]), calibration.options)
+    quantized_copy = replace(model, module=student)
+    (passage,) = prepare_whole(model, calibration.texts["eng"].at([1]), calibration.options)
     weights = torch.ones(sum(len(s.targets) for s in passage.sequences))
-    _descend(model, twin, passage.sequences, weights)
+    _descend(model, quantized_copy, passage.sequences, weights)
     free = [*student.scale_steps, *student.vector_steps]
     slope = sum(float(p.grad.square().sum()) for p in free)
     # Far beyond the rounding to 16 bits, and still near enough to straight.
@@ -172,7 +172,7 @@ def test_gradients_are_those_of_the_divergence(architecture, options, tmp_path):
         with torch.no_grad():
             for p in free:
                 p.copy_(sign * size * p.grad)
-        along.append(float(score(model, twin, [passage]).kl.sum()))
+        along.append(float(score(model, quantized_copy, [passage]).kl.sum()))
     assert (along[0] - along[1]) / (2 * size) == pytest.approx(slope, rel=0.1)
 
 
@@ -211,8 +211,8 @@ def test_a_language_with_more_weight_gains_more(tmp_path):
 def test_a_language_counts_by_its_weight_however_long_its_text_is():
     short, long = (ScoredSequence([0] * (n + 1), list(range(n)), [1] * n) for n in (3, 20))
     pool = [("eng", long), ("hin", short), ("eng", long)]
-    found = weights_by_token(pool, {"eng": 0.25, "hin": 0.75})
-    assert found == pytest.approx({"eng": 0.25 / 40, "hin": 0.75 / 3})
+    result = weights_by_token(pool, {"eng": 0.25, "hin": 0.75})
+    assert result == pytest.approx({"eng": 0.25 / 40, "hin": 0.75 / 3})
 
 
 def test_a_plan_s_passages_bound_what_is_read(tmp_path):
@@ -257,7 +257,7 @@ def test_progress_of_rounding_and_tuning_goes_in_small_steps_to_its_total(archit
 
 def test_what_cannot_be_tuned(tmp_path):
     model, plan, calibration = tiny("llama", tmp_path)
-    with pytest.raises(BadOption, match="reads calibration text"):
+    with pytest.raises(BadOption, match="needs calibration text"):
         write_checkpoint(model, plan, tmp_path / "checkpoint")
     with pytest.raises(BadOption, match="chosen on validation text"):
         write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=replace(calibration, validation=None))

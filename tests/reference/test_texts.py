@@ -45,5 +45,5 @@ def test_script_length_and_duplicates(code):
 @pytest.mark.parametrize("code", TEXTS.languages)
 def test_a_language_identifier_agrees(code):
     """On nearly every passage: an identifier errs now and then on 150 characters (Indonesian against Malay most)."""
-    found = [language(py3langid.classify(text)[0]).code for text in TEXTS[code].texts]
-    assert found.count(code) >= 0.9 * len(found)
+    result = [language(py3langid.classify(text)[0]).code for text in TEXTS[code].texts]
+    assert result.count(code) >= 0.9 * len(result)

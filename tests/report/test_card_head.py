@@ -10,22 +10,22 @@ from laaciq.report.card_head import card_head, dataset_name, hub_language
 from tests.report.test_report import CASES, evaluation
 
 
-def read_back(found: Evaluation, **known: object) -> ModelCard:
+def read_back(result: Evaluation, **known: object) -> ModelCard:
     options = {"kind": "causal", "name": "org/small", "base_model": "org/large", "license": {}} | known
-    return ModelCard(f"---\n{card_head(found, **options).to_yaml()}\n---\n# title\n")
+    return ModelCard(f"---\n{card_head(result, **options).to_yaml()}\n---\n# title\n")
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_language_has_its_figures(case: str) -> None:
-    found = evaluation(case)
-    rows = read_back(found).data.eval_results
+    evaluated = evaluation(case)
+    rows = read_back(evaluated).data.eval_results
     assert rows is not None
-    for result in found.languages:
-        own = {row.metric_name.partition(":")[0]: row for row in rows if row.dataset_config == result.language}
-        assert own["Perplexity"].metric_value == result.quantized.perplexity
-        assert own["Perplexity of the original"].metric_value == result.original.perplexity
-        assert own["ΔNLL, nats per token"].metric_value == result.loss.value
-        degradation = [row for name, row in own.items() if row.metric_type == "degradation"]
+    for result in evaluated.languages:
+        metrics = {row.metric_name.partition(":")[0]: row for row in rows if row.dataset_config == result.language}
+        assert metrics["Perplexity"].metric_value == result.quantized.perplexity
+        assert metrics["Perplexity of the original"].metric_value == result.original.perplexity
+        assert metrics["ΔNLL, nats per token"].metric_value == result.loss.value
+        degradation = [row for name, row in metrics.items() if row.metric_type == "degradation"]
         assert len(degradation) == (0 if result.collapsed else 1)
         for row in degradation:
             assert row.metric_value == result.degradation.value
@@ -35,10 +35,10 @@ def test_every_language_has_its_figures(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_one_result_a_language(case: str) -> None:
-    found = evaluation(case)
-    (index,) = read_back(found).data.to_dict()["model-index"]
+    result = evaluation(case)
+    (index,) = read_back(result).data.to_dict()["model-index"]
     assert index["name"] == "org/small"
-    assert [r["dataset"]["config"] for r in index["results"]] == [r.language for r in found.languages]
+    assert [r["dataset"]["config"] for r in index["results"]] == [r.language for r in result.languages]
 
 
 def test_only_languages_that_work_are_the_models() -> None:
@@ -48,11 +48,11 @@ def test_only_languages_that_work_are_the_models() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    found = evaluation("none")
-    known = read_back(found, license={"license": "other", "license_name": "rail"}).data.to_dict()
+    result = evaluation("none")
+    known = read_back(result, license={"license": "other", "license_name": "rail"}).data.to_dict()
     assert (known["base_model"], known["base_model_relation"]) == ("org/large", "quantized")
     assert (known["license"], known["license_name"]) == ("other", "rail")
-    assert not {"base_model", "base_model_relation", "license"} & set(read_back(found, base_model=None).data.to_dict())
+    assert not {"base_model", "base_model_relation", "license"} & set(read_back(result, base_model=None).data.to_dict())
 
 
 def test_masked_models_fill_masks() -> None:

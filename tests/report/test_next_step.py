@@ -15,8 +15,8 @@ COLLAPSED = FINE | {"tam": 20.0}
 
 
 def steps(degradation, *, bits_per_weight=4.25, not_served=(), **options):
-    found = evaluation(degradation, not_served=not_served)
-    return next_steps(found, RunOptions.of(**options), bits_per_weight=bits_per_weight, folder=Path("a run"))
+    result = evaluation(degradation, not_served=not_served)
+    return next_steps(result, RunOptions.of(**options), bits_per_weight=bits_per_weight, folder=Path("a run"))
 
 
 def command(lines):

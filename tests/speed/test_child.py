@@ -59,7 +59,7 @@ def test_two_models_of_different_kinds(tiny):
 
 
 def test_too_long_for_the_model(tiny):
-    with pytest.raises(BadOption, match=r"are 131, .* takes 128: give fewer"):
+    with pytest.raises(BadOption, match=r"make 131, .* takes 128: give fewer"):
         measure(tiny["llama"], tiny["llama"], prompt_tokens=128)
 
 
@@ -69,7 +69,7 @@ def test_an_unknown_device(tiny):
 
 
 def test_kernels_and_what_they_hold():
-    """On int4 kernels: codes twice, half a byte each, a scale of 2 bytes a row, and in the kernel's grid a scale and a zero of 2 bytes."""
+    """On int4 kernels: codes twice, half a byte each, a scale of 2 bytes per row, and in the kernel's grid a scale and a zero of 2 bytes."""
     shape = {"name": "w", "shape": (64, 64), "group_size": 64, "symmetric": True}
     module = torch.nn.ModuleList(QuantizedLinear(TensorPlan(bits=bits, **shape), bias=False) for bits in (4, 8))
     for layer in module:

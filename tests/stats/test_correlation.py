@@ -18,34 +18,34 @@ def bloom():
 
 
 def test_the_published_correlation_follows_from_its_columns(bloom):
-    found, claimed = pearson(bloom["outlier_fraction"], bloom["D"]), PUBLISHED["published"]
-    assert found.n == 14
-    assert round(found.r, 3) == claimed["r_outlier_D"] == -0.834
-    assert round(found.p, 4) == claimed["p"] == 0.0002
+    correlation, claimed = pearson(bloom["outlier_fraction"], bloom["D"]), PUBLISHED["published"]
+    assert correlation.n == 14
+    assert round(correlation.r, 3) == claimed["r_outlier_D"] == -0.834
+    assert round(correlation.p, 4) == claimed["p"] == 0.0002
     # Over seeds ours is [-0.930 ± 0.001, -0.635 ± 0.004]; how many draws the published [-0.93, -0.65] took is not known.
-    assert [found.low, found.high] == pytest.approx(claimed["bootstrap_ci95"], abs=0.02)
+    assert [correlation.low, correlation.high] == pytest.approx(claimed["bootstrap_ci95"], abs=0.02)
     assert permutation_p(bloom["outlier_fraction"], bloom["D"], draws=10_000, seed=0) <= 0.001
 
 
 def test_the_published_correlation_with_effective_kurtosis_does_not(bloom):
     """-0.838 was published; the published columns give -0.766."""
-    found = pearson(bloom["effective_kurtosis"], bloom["D"])
+    correlation = pearson(bloom["effective_kurtosis"], bloom["D"])
     assert PUBLISHED["published"]["r_keff_D"] == -0.838
-    assert round(found.r, 3) == -0.766
-    assert found.p == pytest.approx(0.0014, abs=5e-5)
+    assert round(correlation.r, 3) == -0.766
+    assert correlation.p == pytest.approx(0.0014, abs=5e-5)
 
 
 def test_by_hand():
     """Ranks 1 to 5, two neighbouring swaps: r = 1 − 6·4/(5·24) = 0.8, t = 0.8·√(3/0.36) = 2.309 on 3 degrees of freedom."""
-    found = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
-    assert found.r == pytest.approx(0.8)
-    assert found.p == pytest.approx(0.10409, abs=1e-5)
+    correlation = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
+    assert correlation.r == pytest.approx(0.8)
+    assert correlation.p == pytest.approx(0.10409, abs=1e-5)
 
 
 def test_a_straight_line():
-    found = pearson([1, 2, 3, 4], [-2, -4, -6, -8])
-    assert (found.r, found.p) == pytest.approx((-1, 0), abs=1e-7)
-    assert (found.low, found.high) == pytest.approx((-1, -1))
+    correlation = pearson([1, 2, 3, 4], [-2, -4, -6, -8])
+    assert (correlation.r, correlation.p) == pytest.approx((-1, 0), abs=1e-7)
+    assert (correlation.low, correlation.high) == pytest.approx((-1, -1))
 
 
 @settings(max_examples=50, deadline=None)
@@ -53,10 +53,10 @@ def test_a_straight_line():
 def test_scale_and_shift_do_not_matter_and_order_of_columns_neither(x, seed, scale, shift):
     assume(np.ptp(x) > 1)
     y = np.random.default_rng(seed).normal(size=len(x))
-    found = pearson(x, y, draws=50)
-    assert -1 <= found.low <= found.high <= 1
-    assert pearson(y, x, draws=50).r == pytest.approx(found.r, abs=1e-9)
-    assert pearson(scale * np.array(x) + shift, -y, draws=50).r == pytest.approx(-found.r, abs=1e-6)
+    correlation = pearson(x, y, draws=50)
+    assert -1 <= correlation.low <= correlation.high <= 1
+    assert pearson(y, x, draws=50).r == pytest.approx(correlation.r, abs=1e-9)
+    assert pearson(scale * np.array(x) + shift, -y, draws=50).r == pytest.approx(-correlation.r, abs=1e-6)
 
 
 def test_intervals_cover_the_truth():
@@ -65,8 +65,8 @@ def test_intervals_cover_the_truth():
     covered = []
     for _ in range(300):
         x, y = random.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], size=40).T
-        found = pearson(x, y, draws=400)
-        covered.append(found.low <= 0.5 <= found.high)
+        correlation = pearson(x, y, draws=400)
+        covered.append(correlation.low <= 0.5 <= correlation.high)
     assert 0.89 <= np.mean(covered) <= 0.98
 
 
@@ -93,7 +93,7 @@ def test_the_seed_decides():
     "x, y, message",
     [
         ([1, 2], [1, 2], "2 pairs are too few"),
-        ([1, 2, 3], [1, 2], "are no pairs"),
+        ([1, 2, 3], [1, 2], "cannot be paired"),
         ([1, 2, 3], [0.1, 0.1, 0.1], "second column is constant at 0.1"),
         ([1, 2, float("nan")], [1, 2, 3], "first column holds NaN"),
     ],

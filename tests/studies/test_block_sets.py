@@ -18,7 +18,7 @@ def random_losses(seed, languages=4, blocks=7):
 def test_all_sets_once(blocks, protect, count):
     sets = block_sets(blocks, protect)
     assert len(set(sets)) == len(sets) == count == set_count(blocks, protect)
-    assert all(len(set(own)) == protect and own == tuple(sorted(own)) for own in sets)
+    assert all(len(set(entry)) == protect and entry == tuple(sorted(entry)) for entry in sets)
 
 
 @pytest.mark.parametrize("protect", [-1, 0, 6, 7])
@@ -30,7 +30,7 @@ def test_some_blocks_and_not_all(protect):
 def test_the_prediction_by_definition():
     unprotected, gains = random_losses(0)
     sets = block_sets(7, 3)
-    expected = [max(unprotected[k] - sum(gains[k, b] for b in own) for k in range(4)) for own in sets]
+    expected = [max(unprotected[k] - sum(gains[k, b] for b in blocks) for k in range(4)) for blocks in sets]
     assert predicted_worst(np.array(sets), unprotected, gains) == pytest.approx(expected)
 
 
@@ -41,7 +41,7 @@ def test_the_mixed_integer_program_finds_what_enumeration_finds(seed, protect):
     count = min(5, len(list(combinations(range(7), protect))))
     listed = best_sets(unprotected, gains, protect, count=count)
     solved = best_sets(unprotected, gains, protect, count=count, enumerated=0)
-    worst = [predicted_worst(np.array(own), unprotected, gains) for own in (listed, solved)]
+    worst = [predicted_worst(np.array(blocks), unprotected, gains) for blocks in (listed, solved)]
     # Sets that are equal but for HiGHS's tolerance of 1e-6 may change places.
     assert worst[0] == pytest.approx(worst[1], abs=1e-6)
     assert len(set(solved)) == count

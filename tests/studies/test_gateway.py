@@ -41,8 +41,8 @@ def parts():
 
     def few(texts, count):
         short = {
-            code: replace(own.at(range(count)), texts=tuple(t[:40] for t in own.texts[:count]))
-            for code, own in texts.by_language.items()
+            code: replace(entry.at(range(count)), texts=tuple(t[:40] for t in entry.texts[:count]))
+            for code, entry in texts.by_language.items()
         }
         return replace(texts, by_language=short)
 
@@ -55,7 +55,7 @@ def searched(model, validation, test, measuring=OPTIONS, *, exhaustive=500, out=
 
 
 @pytest.fixture(scope="module")
-def found(model, parts):
+def result(model, parts):
     return searched(model, *parts)
 
 
@@ -75,76 +75,76 @@ def measured(monkeypatch):
 def brute_force(model, texts, protected):
     """ΔNLL per token by language: a whole pass with all other blocks quantized, and one of the original."""
     names = frozenset(linear.name for linear in model.anatomy.linears if linear.block not in protected)
-    others, found = RoundedMatrices("others", names, GridOptions(**GRID)), []
+    others, result = RoundedMatrices("others", names, GridOptions(**GRID)), []
     for code in FEW:
         prepared = prepare_all(model, texts[code])
         tokens = sum(len(s.targets) for passage in prepared for s in passage.sequences)
         before = nll_by_passage(model, prepared).sum()
         with others.applied(QuantizedCopy(model), code) as quantized:
-            found.append((nll_by_passage(quantized, prepared).sum() - before) / tokens)
-    return np.array(found)
+            result.append((nll_by_passage(quantized, prepared).sum() - before) / tokens)
+    return np.array(result)
 
 
-def test_the_answer_is_that_of_brute_force(model, parts, found):
+def test_the_answer_is_that_of_brute_force(model, parts, result):
     # What is read of them: the small tokenizer has Hindi letter by letter, beyond 32 tokens.
-    validation, test = (shortened(model, own, passages=60, tokens=PASSAGE_TOKENS) for own in parts)
-    expected = {own: brute_force(model, validation, own) for own in SETS}
-    assert found.exhaustive
-    assert found.possible == len(found.sets) == 20
-    for own in found.sets:
+    validation, test = (shortened(model, entry, passages=60, tokens=PASSAGE_TOKENS) for entry in parts)
+    expected = {entry: brute_force(model, validation, entry) for entry in SETS}
+    assert result.exhaustive
+    assert result.possible == len(result.sets) == 20
+    for entry in result.sets:
         # The head may be run on other batches, in float32: seven digits of an NLL of about six nats.
-        assert own.worst == pytest.approx(expected[own.blocks].max(), abs=1e-5)
-        assert own.worst_language == FEW[int(expected[own.blocks].argmax())]
-        assert own.mean == pytest.approx(expected[own.blocks].mean(), abs=1e-5)
-        assert own.disparity == pytest.approx(np.ptp(np.expm1(expected[own.blocks])), abs=1e-4)
-    by_worst = sorted(SETS, key=lambda own: expected[own].max())
-    assert [own.blocks for own in found.sets] == by_worst
-    ranks = {own.blocks: own.rank.value for own in found.tested if own.rank}
-    assert ranks == {own: 1 + by_worst.index(own) for own in ranks}
-    for own in found.tested:
-        losses = brute_force(model, test, own.blocks)
-        assert own.worst.value == pytest.approx(losses.max(), abs=1e-5)
-        assert own.worst.value - found.tested[0].worst.value == pytest.approx(own.behind_best.value, abs=1e-12)
-        assert own.mean.value == pytest.approx(losses.mean(), abs=1e-5)
+        assert entry.worst == pytest.approx(expected[entry.blocks].max(), abs=1e-5)
+        assert entry.worst_language == FEW[int(expected[entry.blocks].argmax())]
+        assert entry.mean == pytest.approx(expected[entry.blocks].mean(), abs=1e-5)
+        assert entry.disparity == pytest.approx(np.ptp(np.expm1(expected[entry.blocks])), abs=1e-4)
+    by_worst = sorted(SETS, key=lambda entry: expected[entry].max())
+    assert [entry.blocks for entry in result.sets] == by_worst
+    ranks = {entry.blocks: entry.rank.value for entry in result.tested if entry.rank}
+    assert ranks == {entry: 1 + by_worst.index(entry) for entry in ranks}
+    for entry in result.tested:
+        losses = brute_force(model, test, entry.blocks)
+        assert entry.worst.value == pytest.approx(losses.max(), abs=1e-5)
+        assert entry.worst.value - result.tested[0].worst.value == pytest.approx(entry.behind_best.value, abs=1e-12)
+        assert entry.mean.value == pytest.approx(losses.mean(), abs=1e-5)
 
 
-def test_what_is_reported_on_test_text(found):
-    named = {name: own for own in found.tested for name in own.names}
-    assert found.tested[0] is named["best"]
-    assert named["best"].blocks == found.best().blocks
-    assert named["least disparity"].blocks == found.best("disparity").blocks
+def test_what_is_reported_on_test_text(result):
+    named = {name: entry for entry in result.tested for name in entry.names}
+    assert result.tested[0] is named["best"]
+    assert named["best"].blocks == result.best().blocks
+    assert named["least disparity"].blocks == result.best("disparity").blocks
     assert {0, 5} < set(named["first, best, last"].blocks)
-    gates = [own for own in found.sets if {0, 5} < set(own.blocks)]
+    gates = [entry for entry in result.sets if {0, 5} < set(entry.blocks)]
     assert named["first, best, last"].blocks == gates[0].blocks
     assert named["none"].blocks == ()
     assert "published" not in named  # there is no block 9
-    assert {own.blocks for own in found.sets[:3]} <= {own.blocks for own in found.tested}
+    assert {entry.blocks for entry in result.sets[:3]} <= {entry.blocks for entry in result.tested}
 
 
-def test_sizes_are_those_of_a_plan(model, found):
+def test_sizes_are_those_of_a_plan(model, result):
     plan = make_plans(model.anatomy, WeightOptions(**GRID, protect=("0,2,4",))).first
-    own = next(own for own in found.sets if own.blocks == (0, 2, 4))
-    assert (own.bits_per_weight, own.compression) == (plan.size.block_bits_per_weight, plan.size.compression)
-    none = found.tested[-1]
+    entry = next(entry for entry in result.sets if entry.blocks == (0, 2, 4))
+    assert (entry.bits_per_weight, entry.compression) == (plan.size.block_bits_per_weight, plan.size.compression)
+    none = result.tested[-1]
     # 3 bits and a scale of 16 for every 16 weights.
     assert none.bits_per_weight == pytest.approx(4)
 
 
-def test_shares_of_resamples_count_every_protected_block(found):
-    for shares in found.best_share.values():
+def test_shares_of_resamples_count_every_protected_block(result):
+    for shares in result.best_share.values():
         assert sum(shares) == pytest.approx(3)
         assert all(0 <= share <= 1 for share in shares)
 
 
 def test_the_theorys_set_is_ranked_where_its_blocks_exist(tmp_path, parts):
     folder = save_tiny("gpt2", tmp_path / "model", n_layer=12, n_embd=8, n_head=2, n_inner=8)
-    own = searched(load(find_model(folder), device="cpu"), *(p.select(["eng"]) for p in parts))
-    named = {name: reported for reported in own.tested for name in reported.names}
-    assert len(own.sets) == 220
+    search = searched(load(find_model(folder), device="cpu"), *(p.select(["eng"]) for p in parts))
+    named = {name: reported for reported in search.tested for name in reported.names}
+    assert len(search.sets) == 220
     assert named["published"].blocks == (0, 9, 11)
     rank = named["published"].rank
     assert 1 <= rank.low <= rank.high <= 220
-    assert own.sets[rank.value - 1].blocks == (0, 9, 11)
+    assert search.sets[rank.value - 1].blocks == (0, 9, 11)
 
 
 def test_only_the_first_tokens_are_read(model, parts):
@@ -152,7 +152,7 @@ def test_only_the_first_tokens_are_read(model, parts):
     whole = laaciq.read_split().select(["eng"])
     short = shortened(model, whole.test, passages=60, tokens=32)
     assert len(short["eng"]) == 60
-    assert all(text.startswith(own) for text, own in zip(whole.test["eng"].texts, short["eng"].texts, strict=True))
+    assert all(text.startswith(entry) for text, entry in zip(whole.test["eng"].texts, short["eng"].texts, strict=True))
     prepared = prepare_all(model, short["eng"])
     counts = [sum(len(s.targets) for s in passage.sequences) for passage in prepared]
     # A text cut short is tokenized anew: its end may take another token or two.
@@ -168,56 +168,56 @@ def test_where_losses_add_the_candidates_hold_the_best_of_all(model, parts, monk
     gain = np.array([0.1, 2.0, 0.5, 3.0, 0.7, 0.2])
 
     def additive(blocks, prepared, sets, *, by_prefix, advance):
-        return np.array([[100.0 - sum(gain[list(own)])] * len(prepared) for own in sets])
+        return np.array([[100.0 - sum(gain[list(entry)])] * len(prepared) for entry in sets])
 
     monkeypatch.setattr(set_losses, "nll_by_set", additive)
     monkeypatch.setattr(gateway_module, "CANDIDATES", 3)
-    own = searched(model, *parts, exhaustive=19)
-    assert not own.exhaustive
-    assert own.possible == 20
-    assert own.best().blocks == (1, 3, 4)
-    assert {(0, 1, 5), (0, 3, 5), (0, 4, 5)} < {s.blocks for s in own.sets} < set(SETS)
-    assert own.additive_correlation == pytest.approx(1)
-    for measured_set in own.sets:
+    search = searched(model, *parts, exhaustive=19)
+    assert not search.exhaustive
+    assert search.possible == 20
+    assert search.best().blocks == (1, 3, 4)
+    assert {(0, 1, 5), (0, 3, 5), (0, 4, 5)} < {s.blocks for s in search.sets} < set(SETS)
+    assert search.additive_correlation == pytest.approx(1)
+    for measured_set in search.sets:
         assert measured_set.predicted_worst == pytest.approx(measured_set.worst)
 
 
-def test_candidates_are_measured_like_all_sets(model, parts, found, monkeypatch):
+def test_candidates_are_measured_like_all_sets(model, parts, result, monkeypatch):
     monkeypatch.setattr(gateway_module, "CANDIDATES", 4)
     few = searched(model, *parts, exhaustive=19)
-    every = {own.blocks: own for own in found.sets}
-    predicted = sorted(found.sets, key=lambda own: own.predicted_worst)
-    assert {own.blocks for own in predicted[:4]} <= {own.blocks for own in few.sets}
-    for own in few.sets:
-        assert own.worst == pytest.approx(every[own.blocks].worst, abs=1e-9)
+    every = {entry.blocks: entry for entry in result.sets}
+    predicted = sorted(result.sets, key=lambda entry: entry.predicted_worst)
+    assert {entry.blocks for entry in predicted[:4]} <= {entry.blocks for entry in few.sets}
+    for entry in few.sets:
+        assert entry.worst == pytest.approx(every[entry.blocks].worst, abs=1e-9)
 
 
 @pytest.mark.parametrize("protect", [1, 2])
 def test_fewer_than_three(model, parts, protect):
-    own = searched(model, *parts, protect=protect, exhaustive=1)
-    names = {name for reported in own.tested for name in reported.names}
+    search = searched(model, *parts, protect=protect, exhaustive=1)
+    names = {name for reported in search.tested for name in reported.names}
     assert ("first, best, last" in names) == (protect == 2)
-    assert all(len(s.blocks) == protect for s in own.sets)
+    assert all(len(s.blocks) == protect for s in search.sets)
 
 
 # Resuming
 
 
-def test_a_second_run_computes_nothing_and_says_the_same(model, parts, found, measured, tmp_path):
+def test_a_second_run_computes_nothing_and_says_the_same(model, parts, result, measured, tmp_path):
     def again(**changes):
         measured.clear()
         return searched(model, *parts, out=tmp_path / "run", **changes)
 
-    assert again() == found
+    assert again() == result
     # Single blocks and none, all sets, and what is reported, in three languages.
-    assert measured == [7] * 3 + [20] * 3 + [len(found.tested)] * 3
-    assert again() == found
+    assert measured == [7] * 3 + [20] * 3 + [len(result.tested)] * 3
+    assert again() == result
     assert not measured
     again(bits=2)
     assert len(measured) == 9
 
 
-def test_a_killed_run_goes_on_where_it_was(model, parts, found, measured, tmp_path, monkeypatch):
+def test_a_killed_run_goes_on_where_it_was(model, parts, result, measured, tmp_path, monkeypatch):
     counted = set_losses.nll_by_set
 
     def killed(*arguments, **options):
@@ -228,7 +228,7 @@ def test_a_killed_run_goes_on_where_it_was(model, parts, found, measured, tmp_pa
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(set_losses, "nll_by_set", killed)
         searched(model, *parts, out=tmp_path / "run")
-    assert searched(model, *parts, out=tmp_path / "run") == found
+    assert searched(model, *parts, out=tmp_path / "run") == result
     assert len(measured) == 9
 
 
@@ -238,9 +238,9 @@ def test_a_language_that_is_not_served_is_named_and_not_measured(model, parts, m
         prepared = prepare_all(model, parts[0][code])
         original[code] = nll_by_passage(model, prepared).sum() / np.log(2) / sum(p.scored_bytes for p in prepared)
     bound = sorted(original.values())[1] * 1.0001
-    own = searched(model, *parts, MeasureOptions(served_bound=bound))
-    assert own.not_served == [max(original, key=original.get)]
-    assert measured.count(20) == len(own.languages) == 2
+    search = searched(model, *parts, MeasureOptions(served_bound=bound))
+    assert search.not_served == [max(original, key=original.get)]
+    assert measured.count(20) == len(search.languages) == 2
 
 
 def test_more_blocks_than_there_are_cannot_be_protected(model, parts, measured, tmp_path):

@@ -26,8 +26,8 @@ from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
 OPTIONS = MeasureOptions(served_bound=100)
-ASKED = {"bits": 3, "group_size": 16, "calibration_passages": (2,), "rounds": 1}
-LEAST = ASKED | {"calibration_passages": (), "rounds": 0}
+SETTINGS = {"bits": 3, "group_size": 16, "calibration_passages": (2,), "rounds": 1}
+LEAST = SETTINGS | {"calibration_passages": (), "rounds": 0}
 
 
 def shortened(texts, count, begin=0):
@@ -57,7 +57,7 @@ def studied(model, split, measuring=OPTIONS, out=None, **options):
 
 @pytest.fixture(scope="module")
 def study(model, split):
-    return studied(model, split, **ASKED)
+    return studied(model, split, **SETTINGS)
 
 
 @pytest.fixture
@@ -77,13 +77,13 @@ def quantized(monkeypatch):
 
 
 def test_every_mix_is_tried_with_every_number_and_with_all(study):
-    assert [(own.mix, own.passages) for own in study.settings] == [(mix, n) for mix in MIXES for n in (2, 4)]
+    assert [(entry.mix, entry.passages) for entry in study.settings] == [(mix, n) for mix in MIXES for n in (2, 4)]
     assert study.languages == FEW
-    for own in study.settings:
-        assert sum(own.weights.values()) == pytest.approx(1)
-        assert own.worst.value == max(loss.value for loss in own.loss.values())
-        assert own.worst.value == own.loss[own.worst_language].value
-        assert own.mean.value == pytest.approx(np.mean([loss.value for loss in own.loss.values()]))
+    for entry in study.settings:
+        assert sum(entry.weights.values()) == pytest.approx(1)
+        assert entry.worst.value == max(loss.value for loss in entry.loss.values())
+        assert entry.worst.value == entry.loss[entry.worst_language].value
+        assert entry.mean.value == pytest.approx(np.mean([loss.value for loss in entry.loss.values()]))
 
 
 def test_mixes_weigh_languages_as_they_say(study):
@@ -105,37 +105,37 @@ def test_english_only_reads_no_other_text(model, split, study):
         for code, p in split.calibration.by_language.items()
     }
     changed = replace(split, calibration=replace(split.calibration, by_language=other))
-    found = studied(model, changed, **LEAST)
-    assert found.of("only", 4).loss == study.of("only", 4).loss
-    assert found.of("equal", 4).loss != study.of("equal", 4).loss
+    result = studied(model, changed, **LEAST)
+    assert result.of("only", 4).loss == study.of("only", 4).loss
+    assert result.of("equal", 4).loss != study.of("equal", 4).loss
 
 
 def test_equal_weights_with_all_text_are_the_method_gptq(model, split, study):
     profile = profile_model(model, split.calibration, OPTIONS, outlier_kurtosis=50)
     options = WeightOptions(method="gptq", bits=3, group_size=16, symmetric=False)
-    plan, twin = make_plans(model.anatomy, options, profile).first, copy_of(model)
-    put_layers(model, twin, quantize_layers(model, plan, Calibration(profile, split.calibration, OPTIONS)))
+    plan, quantized_copy = make_plans(model.anatomy, options, profile).first, copy_of(model)
+    put_layers(model, quantized_copy, quantize_layers(model, plan, Calibration(profile, split.calibration, OPTIONS)))
     for code in FEW:
-        own = measure(model, twin, split.test[code], OPTIONS)
-        expected = (sum(own.quantized_nll) - sum(own.original_nll)) / sum(own.tokens)
+        measured = measure(model, quantized_copy, split.test[code], OPTIONS)
+        expected = (sum(measured.quantized_nll) - sum(measured.original_nll)) / sum(measured.tokens)
         # The two batch differently, in float32: seven digits of an NLL of about six nats.
         assert study.of("equal", 4).loss[code].value == pytest.approx(expected, abs=1e-5)
-        checked = measure(model, twin, split.validation[code], OPTIONS)
+        checked = measure(model, quantized_copy, split.validation[code], OPTIONS)
         kl = sum(checked.kl) / sum(checked.tokens)
         assert study.of("equal", 4).validation[code] == pytest.approx(kl, abs=1e-5)
 
 
 def test_the_worst_two_of_equal_weights_are_left_out(study):
     validation = study.of("equal", 4).validation
-    assert [own.language for own in study.left_out] == sorted(FEW, key=lambda code: -validation[code])[:2]
-    for own in study.left_out:
-        assert own.with_own == study.of("equal", 4).loss[own.language]
-        assert own.rise.value == pytest.approx(own.without_own.value - own.with_own.value)
+    assert [entry.language for entry in study.left_out] == sorted(FEW, key=lambda code: -validation[code])[:2]
+    for entry in study.left_out:
+        assert entry.with_text == study.of("equal", 4).loss[entry.language]
+        assert entry.rise.value == pytest.approx(entry.without_text.value - entry.with_text.value)
 
 
 def test_a_language_left_out_has_no_weight(model, split, quantized):
-    found = studied(model, split, **(LEAST | {"leave_out": ("Swahili",)}))
-    assert [own.language for own in found.left_out] == ["swa"]
+    result = studied(model, split, **(LEAST | {"leave_out": ("Swahili",)}))
+    assert [entry.language for entry in result.left_out] == ["swa"]
     assert {"eng": 0.5, "hin": 0.5} in [plan.weights for plan in quantized]
 
 
@@ -145,14 +145,14 @@ def test_a_language_left_out_has_no_weight(model, split, quantized):
 def test_test_text_chooses_nothing(model, split, study):
     """Other test text, in which English comes out otherwise too: nothing that is chosen changes."""
     changed = replace(split, test=shortened(laaciq.read_split().select(FEW).test, 4, begin=20))
-    found = studied(model, changed, **ASKED)
-    assert found.of("equal", 4).loss != study.of("equal", 4).loss
-    assert found.rounds == study.rounds
-    assert [own.weights for own in found.settings] == [own.weights for own in study.settings]
-    assert [own.language for own in found.left_out] == [own.language for own in study.left_out]
-    assert found.not_served == study.not_served
+    result = studied(model, changed, **SETTINGS)
+    assert result.of("equal", 4).loss != study.of("equal", 4).loss
+    assert result.rounds == study.rounds
+    assert [entry.weights for entry in result.settings] == [entry.weights for entry in study.settings]
+    assert [entry.language for entry in result.left_out] == [entry.language for entry in study.left_out]
+    assert result.not_served == study.not_served
     for name in ("mix", "passages", "tokens"):
-        assert getattr(found.recommendation, name) == getattr(study.recommendation, name)
+        assert getattr(result.recommendation, name) == getattr(study.recommendation, name)
 
 
 def test_languages_that_are_not_served_count_for_nothing(model, split):
@@ -160,12 +160,12 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
     worst = max(heard, key=heard.get)
     bound = (sorted(heard.values())[-1] + sorted(heard.values())[-2]) / 2
     others = [code for code in FEW if code != worst]
-    found = studied(model, split, MeasureOptions(served_bound=bound), single_language=others[0], **LEAST)
-    assert found.not_served == [worst]
-    assert found.languages == others
-    assert all(set(own.weights) <= set(others) and set(own.loss) == set(others) for own in found.settings)
+    result = studied(model, split, MeasureOptions(served_bound=bound), single_language=others[0], **LEAST)
+    assert result.not_served == [worst]
+    assert result.languages == others
+    assert all(set(entry.weights) <= set(others) and set(entry.loss) == set(others) for entry in result.settings)
     with pytest.raises(BadOption, match=f"does not serve {worst}"):
-        studied(model, split, MeasureOptions(served_bound=bound), single_language=worst, **ASKED)
+        studied(model, split, MeasureOptions(served_bound=bound), single_language=worst, **SETTINGS)
 
 
 # Keeping
@@ -174,7 +174,7 @@ def test_languages_that_are_not_served_count_for_nothing(model, split):
 def test_a_second_run_quantizes_nothing_and_says_the_same(model, split, study, tmp_path, quantized):
     def again(**changes):
         quantized.clear()
-        return studied(model, split, out=tmp_path / "run", **(ASKED | changes))
+        return studied(model, split, out=tmp_path / "run", **(SETTINGS | changes))
 
     first = again()
     plans = [plan.model_dump_json() for plan in quantized]
@@ -199,8 +199,8 @@ def test_a_killed_run_goes_on_where_it_was(model, split, study, tmp_path, monkey
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(recalibration, "quantize_model", killed)
-        studied(model, split, out=tmp_path / "run", **ASKED)
-    assert studied(model, split, out=tmp_path / "run", **ASKED) == study
+        studied(model, split, out=tmp_path / "run", **SETTINGS)
+    assert studied(model, split, out=tmp_path / "run", **SETTINGS) == study
     plans = [plan.model_dump_json() for plan in quantized]
     assert len(plans) == len(set(plans))
 
@@ -216,18 +216,18 @@ def test_the_model_stays_what_it_was(model, split):
 
 def test_a_language_without_text_is_refused(model, split):
     with pytest.raises(UnknownLanguage, match="no text in English"):
-        studied(model, split.select(["swa", "hin"]), **ASKED)
+        studied(model, split.select(["swa", "hin"]), **SETTINGS)
     with pytest.raises(UnknownLanguage, match="no text in Finnish"):
-        studied(model, split, leave_out=("fin",), **ASKED)
+        studied(model, split, leave_out=("fin",), **SETTINGS)
     with pytest.raises(UnknownLanguage, match="unknown language 'qqqq'"):
-        studied(model, split, single_language="qqqq", **ASKED)
+        studied(model, split, single_language="qqqq", **SETTINGS)
 
 
 def test_what_leaves_nothing_to_compare_is_refused(model, split):
     with pytest.raises(BadOption, match="serves fewer than two languages"):
-        studied(model, split.select(["eng"]), **ASKED)
+        studied(model, split.select(["eng"]), **SETTINGS)
     with pytest.raises(BrokenTexts, match="fewer than two documents"):
-        studied(model, replace(split, test=split.test.at([0])), **ASKED)
+        studied(model, replace(split, test=split.test.at([0])), **SETTINGS)
 
 
 # The recommendation, from losses that are known
@@ -248,8 +248,8 @@ def test_the_worst_language_and_differences_are_what_was_put_in():
     assert worst.value == pytest.approx(0.3)
     assert worst.low < 0.3 < worst.high
     # The noise is the same passage by passage: paired, nothing of it is left.
-    assert (found := left.worst_difference(right)).value == pytest.approx(0.1)
-    assert found.high - found.low < 1e-9
+    assert (result := left.worst_difference(right)).value == pytest.approx(0.1)
+    assert result.high - result.low < 1e-9
     assert left.difference(right, "swa").value == pytest.approx(0.25)
     assert right.by_language()["eng"].value == pytest.approx(0.2)
 

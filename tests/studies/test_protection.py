@@ -21,17 +21,17 @@ DEPTH = {"gpt2": "n_layer", "bloom": "n_layer", "xglm": "num_layers", "mt5": "nu
 
 def opened(architecture, folder, blocks=4):
     # mT5 has as many in its encoder as in its decoder.
-    own = blocks // 2 if architecture == "mt5" else blocks
-    saved = save_tiny(architecture, folder, **{DEPTH.get(architecture, "num_hidden_layers"): own})
+    depth = blocks // 2 if architecture == "mt5" else blocks
+    saved = save_tiny(architecture, folder, **{DEPTH.get(architecture, "num_hidden_layers"): depth})
     model = load(find_model(saved), device="cpu")
     return ProtectableBlocks(model, make_plans(model.anatomy, WeightOptions(**GRID)).first)
 
 
 def passages(model, count=3):
-    own = laaciq.read_split().validation["swa"]
+    depth = laaciq.read_split().validation["swa"]
     # Of different lengths, so that batches are padded.
-    texts = tuple(text[: 30 + 10 * k] for k, text in enumerate(own.texts[:count]))
-    return prepare_all(model, replace(own.at(range(count)), texts=texts))
+    texts = tuple(text[: 30 + 10 * k] for k, text in enumerate(depth.texts[:count]))
+    return prepare_all(model, replace(depth.at(range(count)), texts=texts))
 
 
 def weights(model):
@@ -43,17 +43,17 @@ def test_every_set_of_every_architecture_costs_what_a_whole_pass_says(architectu
     blocks = opened(architecture, tmp_path / "model")
     model, prepared = blocks.model, passages(blocks.model)
     before, copy = weights(model), QuantizedCopy(model)
-    sets = [own for size in range(5) for own in combinations(range(4), size)]
+    sets = [protected for size in range(5) for protected in combinations(range(4), size)]
     shared = prefixes_suffice(blocks, prepared[0].sequences[:2])
     assert shared == (KIND[architecture] != "encoder-decoder")
-    found = nll_by_set(blocks, prepared, sets, by_prefix=shared)
-    for own, nll in zip(sets, found, strict=True):
-        names = frozenset(linear.name for linear in model.anatomy.linears if linear.block not in own)
+    result = nll_by_set(blocks, prepared, sets, by_prefix=shared)
+    for protected, nll in zip(sets, result, strict=True):
+        names = frozenset(linear.name for linear in model.anatomy.linears if linear.block not in protected)
         with RoundedMatrices("others", names, GridOptions(**GRID)).applied(copy, "eng") as quantized:
             expected = nll_by_passage(quantized, prepared)
         # The head may be run on other batches, in float32.
         assert nll == pytest.approx(expected, rel=1e-5)
-    assert np.ptp(found.sum(1)) > 0.1
+    assert np.ptp(result.sum(1)) > 0.1
     assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
     assert not any("forward" in vars(block) for block in blocks.blocks)
 

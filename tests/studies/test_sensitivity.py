@@ -63,17 +63,17 @@ def changed(before, after):
 
 
 def quantize_by_hand(model, names, *, bits, group_size, symmetric):
-    twin = copied(model)
+    rounded = copied(model)
     transposed = {linear.name for linear in model.anatomy.linears if linear.transposed}
     with torch.no_grad():
-        for name, parameter in twin.module.named_parameters():
+        for name, parameter in rounded.module.named_parameters():
             if name in names:
                 matrix = parameter.t() if name in transposed else parameter
                 plan = TensorPlan(
                     name=name, shape=tuple(matrix.shape), bits=bits, group_size=group_size, symmetric=symmetric
                 )
                 matrix.copy_(quantize_matrix(matrix, plan).dequantize(plan))
-    return twin
+    return rounded
 
 
 # Parts, and quantizing them for a while
@@ -153,30 +153,30 @@ def test_what_is_no_matrix_of_the_model_is_refused(models, name):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_one_model_alone_gives_the_losses_that_two_side_by_side_give(models, texts, name):
-    model, told = models[name], []
+    model, advanced = models[name], []
     prepared = prepare_all(model, texts["swa"])
     expected = score(model, model, prepared)
-    found = nll_by_passage(model, prepared, advance=told.append)
-    assert found == pytest.approx(expected.original_nll, rel=1e-12)
-    assert sum(told) == expected.tokens.sum()
+    result = nll_by_passage(model, prepared, advance=advanced.append)
+    assert result == pytest.approx(expected.original_nll, rel=1e-12)
+    assert sum(advanced) == expected.tokens.sum()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_single_losses_are_those_of_a_model_quantized_by_hand(models, texts, name):
     model = models[name]
     before = weights(model)
-    found = sensitivity(session_of(model, texts), texts, GRID)
+    result = sensitivity(session_of(model, texts), texts, GRID)
     assert not changed(before, weights(model))
-    assert found.parts == list(parts_of(model))
-    assert found.languages == FEW
+    assert result.parts == list(parts_of(model))
+    assert result.languages == FEW
     for index, names in enumerate(parts_of(model).values()):
-        twin = quantize_by_hand(model, names, **GRID.model_dump())
+        rounded = quantize_by_hand(model, names, **GRID.model_dump())
         for code in FEW:
-            measured = measure(model, twin, texts[code], OPTIONS)
+            measured = measure(model, rounded, texts[code], OPTIONS)
             expected = (sum(measured.quantized_nll) - sum(measured.original_nll)) / sum(measured.tokens)
             # The two batch differently, in float32: seven digits of an NLL of about six nats.
-            assert found.loss[code][index].value == pytest.approx(expected, abs=1e-5)
-            assert found.loss[code][index].low <= found.loss[code][index].value <= found.loss[code][index].high
+            assert result.loss[code][index].value == pytest.approx(expected, abs=1e-5)
+            assert result.loss[code][index].low <= result.loss[code][index].value <= result.loss[code][index].high
 
 
 def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
@@ -195,27 +195,27 @@ def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
             norm.weight[0] /= 200
             for linear in linears:
                 linear.weight[:, 0] *= 200
-    found = sensitivity(session_of(model, texts), texts, GridOptions(bits=6, group_size="channel"))
-    assert np.argmax(found.kurtosis) == planted
-    assert found.kurtosis_correlation.n == 12
-    assert found.kurtosis_correlation.r > 0.9
+    result = sensitivity(session_of(model, texts), texts, GridOptions(bits=6, group_size="channel"))
+    assert np.argmax(result.kurtosis) == planted
+    assert result.kurtosis_correlation.n == 12
+    assert result.kurtosis_correlation.r > 0.9
     for code in FEW:
-        assert found.critical_blocks[code] == [planted]
+        assert result.critical_blocks[code] == [planted]
 
 
 def test_without_blocks_enough_there_is_no_correlation(models, texts):
-    found = sensitivity(session_of(models["llama"], texts), texts, GRID)
-    assert found.kurtosis_correlation is None
+    result = sensitivity(session_of(models["llama"], texts), texts, GRID)
+    assert result.kurtosis_correlation is None
 
 
 def test_a_language_that_is_not_served_is_named_and_not_measured(models, texts):
     original = {code: measure(models["llama"], models["llama"], texts[code], OPTIONS) for code in FEW}
-    bits = {code: own.original_bits_per_byte for code, own in original.items()}
+    bits = {code: measured.original_bits_per_byte for code, measured in original.items()}
     bound = sorted(bits.values())[1]
     options = MeasureOptions(served_bound=bound * 1.0001)
-    found = sensitivity(session_of(models["llama"], texts, options), texts, GRID)
-    assert found.not_served == [max(bits, key=bits.get)]
-    assert set(found.loss) == set(FEW) - set(found.not_served)
+    result = sensitivity(session_of(models["llama"], texts, options), texts, GRID)
+    assert result.not_served == [max(bits, key=bits.get)]
+    assert set(result.loss) == set(FEW) - set(result.not_served)
 
 
 # What is made of them
@@ -237,12 +237,12 @@ def test_critical_blocks_are_the_fewest_that_carry_half(values):
 def test_pooled_kurtosis_is_that_of_all_weights_in_one(seed, shift):
     random = np.random.default_rng(seed)
     first, second = random.standard_t(5, (7, 11)), 3 * random.normal(size=(5, 4)) + shift
-    found = pooled_kurtosis([torch.tensor(first), torch.tensor(second)])
-    assert found == pytest.approx(kurtosis(np.concatenate([first.ravel(), second.ravel()])), abs=1e-9)
+    result = pooled_kurtosis([torch.tensor(first), torch.tensor(second)])
+    assert result == pytest.approx(kurtosis(np.concatenate([first.ravel(), second.ravel()])), abs=1e-9)
 
 
 def test_losses_that_add_have_an_additive_share_of_one(models, texts, monkeypatch):
-    """Ten nats a passage for every quantized matrix, so that parts add up exactly."""
+    """Ten nats per passage for every quantized matrix, so that parts add up exactly."""
     model = models["llama"]
     original = {name: p.clone() for name, p in model.module.named_parameters()}
 
@@ -251,10 +251,10 @@ def test_losses_that_add_have_an_additive_share_of_one(models, texts, monkeypatc
         return np.full(len(prepared), 100.0 + 10 * matrices)
 
     monkeypatch.setattr(measurement, "nll_by_passage", counting)
-    found = sensitivity(session_of(model, texts), texts, GRID)
+    result = sensitivity(session_of(model, texts), texts, GRID)
     for code in FEW:
-        assert found.additive_share[code].value == pytest.approx(1)
-        assert found.together[code].value == pytest.approx(sum(part.value for part in found.loss[code]))
+        assert result.additive_share[code].value == pytest.approx(1)
+        assert result.together[code].value == pytest.approx(sum(part.value for part in result.loss[code]))
 
 
 # Resuming
@@ -303,9 +303,9 @@ def test_a_killed_run_goes_on_where_it_was(models, texts, tmp_path, calls, monke
         patch.setattr(measurement, "nll_by_passage", killed)
         run(tmp_path / "run")
     assert not changed(before, weights(models["gpt2"]))
-    found = run(tmp_path / "run")
+    result = run(tmp_path / "run")
     assert len(calls) == 5 * len(FEW)
-    assert found == expected
+    assert result == expected
 
 
 def test_texts_without_an_interval_are_refused_before_anything_is_measured(models, texts, calls):

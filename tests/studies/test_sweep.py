@@ -59,28 +59,28 @@ def measured(monkeypatch):
 
 def test_more_bits_less_loss(model, texts, measured):
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    found = swept(model, texts)
+    result = swept(model, texts)
     assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
     assert len(measured) == len(BITS) * len(FEW)
-    assert found.bits == BITS
-    assert found.languages == FEW
+    assert result.bits == BITS
+    assert result.languages == FEW
     # A random model may gain from quantization by chance; what is sure is how far it moves.
-    moved = [np.mean([abs(found.degradation[code][bits].value) for code in FEW]) for bits in BITS]
+    moved = [np.mean([abs(result.degradation[code][bits].value) for code in FEW]) for bits in BITS]
     assert moved == sorted(moved, reverse=True)
     for code in FEW:
-        assert found.tolerated_bits[code] == tolerated_bits(found.degradation[code], found.tolerance)
+        assert result.tolerated_bits[code] == tolerated_bits(result.degradation[code], result.tolerance)
 
 
 def test_a_sweep_says_what_a_checkpoint_of_those_bits_loses(model, texts, tmp_path):
-    found = swept(model, texts, bits=(3,), symmetric=False)
+    result = swept(model, texts, bits=(3,), symmetric=False)
     plan = make_plans(model.anatomy, WeightOptions(bits=3, group_size=16, symmetric=False)).first
     write_checkpoint(model, plan, tmp_path / "checkpoint")
     quantized = copy_of(model)
     apply_checkpoint(quantized, tmp_path / "checkpoint")
     for code in FEW:
-        own = measure(model, quantized, texts[code], OPTIONS)
-        loss = (sum(own.quantized_nll) - sum(own.original_nll)) / sum(own.tokens)
-        assert found.degradation[code][3].value == pytest.approx(np.expm1(loss), rel=1e-12)
+        single = measure(model, quantized, texts[code], OPTIONS)
+        loss = (sum(single.quantized_nll) - sum(single.original_nll)) / sum(single.tokens)
+        assert result.degradation[code][3].value == pytest.approx(np.expm1(loss), rel=1e-12)
 
 
 def test_a_second_sweep_computes_nothing_new_bits_are_added(model, texts, measured, tmp_path):
@@ -99,29 +99,29 @@ def test_a_second_sweep_computes_nothing_new_bits_are_added(model, texts, measur
 
 @pytest.mark.parametrize("tolerance", [0.0, 1000.0])
 def test_extremes_of_tolerance(model, texts, tolerance):
-    found = swept(model, texts, bits=(2, 8), tolerance=tolerance)
+    result = swept(model, texts, bits=(2, 8), tolerance=tolerance)
     for code in FEW:
-        ends = {bits: own.high <= tolerance if own else False for bits, own in found.degradation[code].items()}
+        ends = {bits: entry.high <= tolerance if entry else False for bits, entry in result.degradation[code].items()}
         expected = None if not ends[8] else 2 if ends[2] else 8
-        assert found.tolerated_bits[code] == expected
+        assert result.tolerated_bits[code] == expected
 
 
 def test_critical_bits_ends_the_run_of_disparities_beyond_noise(model, texts):
-    found = swept(model, texts)
-    judged = {bits: own.beyond_noise for bits, own in found.disparity.items() if own is not None}
+    result = swept(model, texts)
+    judged = {bits: entry.beyond_noise for bits, entry in result.disparity.items() if entry is not None}
     below = [bits for bits in judged if all(judged[smaller] for smaller in judged if smaller <= bits)]
-    assert found.critical_bits == max(below, default=None)
+    assert result.critical_bits == max(below, default=None)
 
 
 def test_a_language_that_is_not_served_is_left_out(model, texts):
     bits = {code: measure(model, model, texts[code], OPTIONS).original_bits_per_byte for code in FEW}
-    # Hindi has three bytes a letter, and by far the fewest bits a byte: half-way to the next is clear of the probe's noise.
+    # Hindi has three bytes per letter, and by far the fewest bits per byte: half-way to the next is clear of the probe's noise.
     bound = sum(sorted(bits.values())[:2]) / 2
-    found = swept(model, texts, MeasureOptions(served_bound=bound), bits=(4,))
-    assert (found.languages, found.not_served) == (["hin"], ["eng", "swa"])
-    assert list(found.degradation) == list(found.tolerated_bits) == ["hin"]
-    assert found.disparity == {4: None}
-    assert found.critical_bits is None
+    result = swept(model, texts, MeasureOptions(served_bound=bound), bits=(4,))
+    assert (result.languages, result.not_served) == (["hin"], ["eng", "swa"])
+    assert list(result.degradation) == list(result.tolerated_bits) == ["hin"]
+    assert result.disparity == {4: None}
+    assert result.critical_bits is None
 
 
 @given(

@@ -21,6 +21,7 @@ class Awq:
 
     quantized_parts: tuple[str, ...] = ("qweight", "qzeros", "scales")
     shared_parts: tuple[str, ...] = ()
+    claims_layers = True
     notes: tuple[str, ...] = ()
 
     def __init__(self, settings: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ class BitsAndBytes:
         *("SCB", "weight_format"),
     )
     shared_parts: tuple[str, ...] = ("weight",)
+    claims_layers = True
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.notes: tuple[str, ...] = (_INT8_NOTE,) if settings.get("load_in_8bit") else ()
@@ -80,7 +81,7 @@ def _state(parts: Parts) -> dict[str, Any]:
     try:
         state = json.loads(bytes(stored.tolist()))
     except ValueError as error:
-        raise BrokenModel(f"{parts.layer}.{name} is no JSON ({error}): {REMEDY}") from None
+        raise BrokenModel(f"{parts.layer}.{name} is not JSON ({error}): {REMEDY}") from None
     if not isinstance(state, dict):
-        raise BrokenModel(f"{parts.layer}.{name} holds {type(state).__name__}, no settings: {REMEDY}")
+        raise BrokenModel(f"{parts.layer}.{name} holds {type(state).__name__}, expected an object: {REMEDY}")
     return state

@@ -38,6 +38,7 @@ class CompressedTensors:
         groups = setting(settings, "config_groups", dict)
         schemes = [setting(groups, name, dict) for name in groups]
         self.schemes = {target: scheme for scheme in schemes for target in setting(scheme, "targets", list)}
+        self.claims_layers = any(scheme.get("weights") for scheme in schemes)
         rounded = settings.get("kv_cache_scheme") or any(scheme.get("input_activations") for scheme in schemes)
         self.notes: tuple[str, ...] = (_ACTIVATIONS_NOTE,) if rounded else ()
 

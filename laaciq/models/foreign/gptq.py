@@ -24,6 +24,7 @@ class Gptq:
 
     quantized_parts: tuple[str, ...] = ("qweight", "qzeros", "scales", "g_idx")
     shared_parts: tuple[str, ...] = ()
+    claims_layers = True
     notes: tuple[str, ...] = ()
 
     def __init__(self, settings: Mapping[str, Any]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import regex
 import torch
 
 from laaciq.errors import BrokenModel
 
 REMEDY = "the checkpoint is damaged or half-written; copy it again, or quantize anew"
+_PATTERN_SECONDS = 1.0
 Shape = tuple[int | None, ...]
 
 
@@ -81,8 +82,11 @@ def setting(settings: Mapping[str, Any], name: str, kind: type, default: Any = N
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Does the regular expression match from the beginning of the name?"""
+    """Does the regular expression match from the beginning of the name? Some patterns would take forever to say so."""
     try:
-        return re.match(pattern, name) is not None
-    except re.error as error:
-        raise BrokenModel(f"quantization_config of config.json has the pattern {pattern!r}: {error}") from None
+        return regex.match(pattern, name, timeout=_PATTERN_SECONDS) is not None
+    except (regex.error, TimeoutError) as error:
+        reason = "it takes too long to match" if isinstance(error, TimeoutError) else error
+        raise BrokenModel(
+            f"quantization_config of config.json has the pattern {pattern!r} ({reason}): {REMEDY}"
+        ) from None

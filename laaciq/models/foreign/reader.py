@@ -8,14 +8,17 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from laaciq.errors import BrokenModel
-from laaciq.models.folder import ModelFolder, read_tensors, tensor_files
+from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign.awq import Awq
 from laaciq.models.foreign.bitsandbytes import BitsAndBytes
 from laaciq.models.foreign.compressed_tensors import CompressedTensors
 from laaciq.models.foreign.gptq import Gptq
 from laaciq.models.foreign.parts import REMEDY, Parts
+from laaciq.models.safetensors_files import read_tensors, tensor_headers
+from laaciq.options import CHECKPOINT_METHOD
 
 # What transformers needs for the methods that it knows and we do not read ourselves, where the package has another name.
 _LIBRARIES = {
@@ -31,12 +34,13 @@ _LIBRARIES = {
 class ForeignFormat(Protocol):
     """How one library stores a quantized layer: in tensors named by the layer and one of `quantized_parts` or `shared_parts`.
 
-    Only quantized layers have `quantized_parts`. Other layers have `shared_parts` too. `notes` tell the user what
-    measuring the weights alone leaves out.
+    Only quantized layers have `quantized_parts`. Other layers have `shared_parts` too. `claims_layers`: by the settings, some layer is
+    quantized. `notes` tell the user what measuring the weights alone leaves out.
     """
 
     quantized_parts: tuple[str, ...]
     shared_parts: tuple[str, ...]
+    claims_layers: bool
     notes: tuple[str, ...]
 
     def weights(self, parts: Parts) -> torch.Tensor: ...
@@ -48,7 +52,8 @@ def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
         return None
     # The first checkpoints of bitsandbytes named no method.
     is_bitsandbytes = bool(settings.get("load_in_4bit") or settings.get("load_in_8bit"))
-    match settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None):
+    method = settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None)
+    match method:
         case "gptq":
             return Gptq(settings)
         case "awq":
@@ -57,13 +62,17 @@ def find_format(settings: Mapping[str, Any] | None) -> ForeignFormat | None:
             return BitsAndBytes(settings)
         case "compressed-tensors":
             return CompressedTensors(settings)
+    if method != CHECKPOINT_METHOD and (not isinstance(method, str) or method not in AUTO_QUANTIZATION_CONFIG_MAPPING):
+        raise BrokenModel(
+            f"config.json has a quantization_config of the method {method!r}, which neither laaciq nor transformers knows: {REMEDY}"
+        )
     return None
 
 
 def missing_library(settings: Mapping[str, Any] | None) -> str:
     """A hint for the error that a model does not load: the library that transformers needs for a format that we do not read."""
     method = (settings or {}).get("quant_method")
-    if not isinstance(method, str):
+    if not isinstance(method, str) or method == CHECKPOINT_METHOD:
         return ""
     return f"; it is quantized by {method}, which transformers reads with {_LIBRARIES.get(method, method)} installed"
 
@@ -75,9 +84,15 @@ def read_weights(
 
     Scales lie far from their codes in a file. The tensors of one layer are read together, so that only one layer at a time is in memory twice.
     """
-    where = tensor_files(folder)
+    where = {name: header.file for name, header in tensor_headers(folder).items()}
+    layers = _layers(where, form)
+    if form.claims_layers and all(names == [layer] for layer, names in layers.items()):
+        raise BrokenModel(
+            f"{folder.name} claims in config.json that its weights are quantized, and its files hold none that are: "
+            "remove quantization_config if the weights are plain, or copy the quantized ones"
+        )
     plain: dict[str, torch.Tensor] = {}
-    for layer, names in _layers(where, form).items():
+    for layer, names in layers.items():
         tensors = read_tensors(where, names)
         if names == [layer]:
             plain[layer] = _plain(layer, tensors[layer], dtype)

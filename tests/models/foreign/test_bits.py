@@ -8,7 +8,7 @@ from laaciq.models.foreign.gptq import zero_points
 
 
 def pack(codes, bits):
-    """One long number a row, low codes first, cut into words."""
+    """One long number per row, low codes first, cut into words."""
     rows = []
     for row in codes.tolist():
         number = sum(code << (bits * place) for place, code in enumerate(row))
