@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from laaciq.corpus import language
 from laaciq.errors import BrokenTexts
-from laaciq.evaluation.disparity import disparity_of
+from laaciq.evaluation.disparity import degradation_of, disparity_of
 from laaciq.evaluation.results import Evaluation, LanguageResult, Likelihood, Summary
 from laaciq.evaluation.verdict import verdict
 from laaciq.scoring.likelihood import bits_per_byte
@@ -104,7 +104,7 @@ def _language_result(
         original=_likelihood(sum(measured.original_nll), tokens, byte_count),
         quantized=_likelihood(sum(measured.quantized_nll), tokens, byte_count),
         loss=loss,
-        degradation=None if collapsed else _degradation(loss),
+        degradation=None if collapsed else degradation_of(loss),
         relative_bits=relative or _without_interval(nats / sum(measured.original_nll)),
         bits_per_passage=bits if parallel else None,
         kl_per_token=sum(measured.kl or ()) / tokens,
@@ -117,12 +117,6 @@ def _language_result(
 
 def _without_interval(value: float) -> Estimate:
     return Estimate(value=value, low=value, high=value)
-
-
-def _degradation(loss: Estimate) -> Estimate:
-    # Two documents may make an upper end that no number can hold.
-    value, low, high = (float(np.expm1(min(end, 700.0))) for end in (loss.value, loss.low, loss.high))
-    return Estimate(value=value, low=low, high=high)
 
 
 def _likelihood(nats: float, tokens: int, byte_count: int) -> Likelihood:

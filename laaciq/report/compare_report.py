@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from matplotlib.figure import Figure
 
 from laaciq.corpus import language
@@ -28,7 +30,8 @@ HEADS = (
 )
 FOOT = (
     "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the linear layers of the blocks, "
-    "and over the whole model. D is the relative increase in perplexity; disparity is max D − min D; * is within the noise floor."
+    "and over the whole model. D is the relative increase in perplexity; the interval is that of the largest D of any language. Disparity is "
+    "max D − min D; * is within the noise floor."
 )
 
 
@@ -44,7 +47,7 @@ def cells(row: Row) -> list[str]:
     made, worst, evaluation = row.made, row.worst, row.evaluation
     if made is None or evaluation is None:
         return [row.method, *[""] * (len(HEADS) - 1)]
-    loss = worst.degradation if worst else None
+    loss = None if worst is None or worst.collapsed else evaluation.worst
     disparity = evaluation.disparity
     return [
         row.method,
@@ -94,7 +97,7 @@ def compare_html(comparison: Comparison) -> str:
             heading("Loss of the worst-off language, by size"),
             drawing(
                 size_figure(comparison),
-                "ΔNLL of the worst-off language with its 95 % interval, against bits per weight in the blocks. Losses below "
+                "The largest ΔNLL of any language with its 95 % interval, against bits per weight in the blocks. Losses below "
                 f"{_LEAST:g} are drawn there.",
             ),
             heading("All methods"),
@@ -111,17 +114,20 @@ def compare_html(comparison: Comparison) -> str:
 
 @styled
 def size_figure(comparison: Comparison) -> Figure:
-    """ΔNLL of the worst-off language with its interval against bits per weight in the blocks, one mark per method."""
+    """The largest ΔNLL of any language with its interval against bits per weight in the blocks, one mark per method."""
     figure, axes = new_figure(5.0)
     for index, row in enumerate(comparison.measured):
-        if row.made is None or row.worst is None:
+        if row.made is None or row.worst is None or row.evaluation is None:
             continue
-        loss = row.worst.loss
+        loss, largest = row.worst.loss, row.evaluation.worst
+        low, high = loss.low, loss.high
+        if largest is not None and not row.worst.collapsed:
+            low, high = (math.log1p(max(0.0, end)) for end in (largest.low, largest.high))
         value = max(loss.value, _LEAST)
         axes.errorbar(
             row.made.block_bits_per_weight,
             value,
-            yerr=[[max(value - max(loss.low, _LEAST), 0.0)], [max(loss.high - value, 0.0)]],
+            yerr=[[max(value - max(low, _LEAST), 0.0)], [max(high - value, 0.0)]],
             fmt=MARKERS[index % len(MARKERS)], color=COLOURS[index % len(COLOURS)], markersize=7, capsize=2, label=printable(row.method),
         )  # fmt: skip
     axes.set_yscale("log")

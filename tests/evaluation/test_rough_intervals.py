@@ -8,8 +8,9 @@ from laaciq.cli.tables import evaluation_table
 from laaciq.corpus import Passages, Texts, language
 from laaciq.engine.progress import Progress
 from laaciq.evaluation.verdict import rough_intervals
-from laaciq.report.compare_report import compare_html
+from laaciq.report.compare_report import cells, compare_html
 from laaciq.report.wording import table_caption
+from laaciq.stats.estimate import Estimate
 from laaciq.studies.comparison import Comparison, Made, Row
 from laaciq.studies.texts import require_documents
 from tests.cli.rendering import rendered
@@ -46,6 +47,16 @@ def test_what_shows_intervals_says_it(documents, tmp_path):
         "report of a comparison": compare_html(compared),
     }
     assert [name for name, text in shown.items() if (SENTENCE in text) != (documents == 8)] == []
+
+
+def test_the_interval_beside_the_worst_language_is_that_of_a_maximum():
+    compared = comparison(12)
+    largest = Estimate(value=0.04, low=0.011, high=0.077)
+    row = compared.rows[0]
+    evaluated = row.evaluation.model_copy(
+        update={"disparity": row.evaluation.disparity.model_copy(update={"worst": largest})}
+    )
+    assert "1.1 to 7.7" in cells(row.model_copy(update={"evaluation": evaluated}))
 
 
 class Said(Progress):
