@@ -84,10 +84,6 @@ class Losses:
         """Every loss times the factor."""
         return replace(self, loss=[factor * loss for loss in self.loss])
 
-    def over(self, whole: Losses) -> Losses:
-        """The share of `whole`, losses of the same documents, in place of losses per token."""
-        return replace(self, tokens=[loss.mean(0) for loss in whole.loss])
-
     def only(self, codes: Sequence[str]) -> Losses:
         """Of these languages alone."""
         places = [self.codes.index(code) for code in codes]
