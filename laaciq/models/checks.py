@@ -19,6 +19,7 @@ from laaciq.models.safetensors_files import tensor_headers
 
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+_MASKS = ("BOOL", "U8")
 _OTHER_SETTINGS = ("special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template.json")
 
 
@@ -44,8 +45,9 @@ def _check_headers(folder: ModelFolder, configuration: ModelConfiguration) -> No
     if configuration.quantization_config is not None:
         return
     for name, header in headers.items():
-        # Masks and positions may be stored as integers; weights may not.
-        if name.endswith(".weight") and not header.is_floating:
+        # Masks and positions may be stored as integers, and GPT-2's mask is called a bias; weights and biases may not.
+        is_code = not header.is_floating and (name.endswith(".weight") or header.dtype not in _MASKS)
+        if is_code and name.endswith((".weight", ".bias")):
             raise COPY_AGAIN.of(
                 folder.name,
                 f"has {name} as {header.dtype}, and config.json does not say how these codes become weights",
