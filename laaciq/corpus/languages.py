@@ -36,7 +36,9 @@ def language(name: str) -> Language:
     stripped = name.strip()
     tag = (_by_code(stripped) or _by_name(stripped)) if is_text(stripped) and len(stripped) <= _LONGEST else None
     if tag is None:
-        raise UnknownLanguage(f"unknown language {name[:_LONGEST]!r}{_suggestion(stripped[:_LONGEST])}; give an ISO 639-3 code such as 'swa'")
+        raise UnknownLanguage(
+            f"unknown language {name[:_LONGEST]!r}{_suggestion(stripped[:_LONGEST])}; give an ISO 639-3 code such as 'swa'"
+        )
     return Language(
         code=tag.to_alpha3(),
         name=langcodes.Language.make(language=tag.language).display_name(),
