@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
@@ -13,11 +13,13 @@ from huggingface_hub.utils import validate_repo_id
 
 from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
-from laaciq.engine.files import require_free_file, write_text
+from laaciq.engine.file_list import CARD, add_file
+from laaciq.engine.files import free_file, write_text
 from laaciq.engine.input_files import Refusal, is_file, is_folder, is_there, read_text
 from laaciq.engine.json_input import read_record
-from laaciq.engine.store import CARD, read_marker
+from laaciq.engine.store import read_marker
 from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
@@ -27,7 +29,7 @@ from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.report.card import CardContents, model_card
-from laaciq.report.card_head import card_head
+from laaciq.report.card_head import TAGS, card_head
 from laaciq.strict import StrictModel
 
 _CHECKPOINT = "checkpoint"
@@ -73,8 +75,11 @@ def card(
     text = model_card(contents, head)
     path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
     if not (is_file(path) and path.read_bytes() == text.encode()):
-        require_free_file(path, overwrite=overwrite)
-        write_text(path, text)
+        place = free_file(path, overwrite=overwrite, replaceable=lambda there: TAGS[0] in there)
+        if out is None:
+            add_file(place.parent, place.name, text.encode())
+        else:
+            write_text(place, text)
     lacking = []
     if base_model is None:
         lacking.append(f"The metadata lack base_model: {original} did not come from the hub. Give --base-model.")
@@ -117,8 +122,15 @@ def _read_run(run: Path) -> CardContents:
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
         profile=Profile.read(run / "profile.json", within=run),
         command=command,
-        version=marker["laaciq"],
+        environment=_environment(marker),
     )
+
+
+def _environment(marker: dict[str, Any]) -> str:
+    """What the run was computed with, in words."""
+    noted = marker.get("computed_with")
+    known = noted if isinstance(noted, dict) else {"laaciq": marker.get("laaciq", "of another version")}
+    return environment_words({str(name): str(value) for name, value in known.items()})
 
 
 def _public(contents: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
@@ -137,7 +149,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         baseline=contents.baseline,
         profile=contents.profile,
         command=shell_command(words),
-        version=contents.version,
+        environment=contents.environment,
     )
 
 

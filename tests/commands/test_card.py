@@ -98,6 +98,11 @@ def test_a_card_does_not_make_a_run_stale(run, folder):
     laaciq.run(folder / "model", out=run, **options(folder))
     assert (run / "checkpoint/model.safetensors").stat().st_mtime_ns == before
     assert (run / "checkpoint/README.md").exists()
+    card = (run / "checkpoint/README.md").read_text()
+    (run / "checkpoint/README.md").write_text(f"{card}\nedited by hand")
+    with pytest.raises(OutputConflict, match=r"did not write \(checkpoint/README\.md\)"):
+        laaciq.run(folder / "model", out=run, overwrite=True, **options(folder) | {"bits": 4})
+    (run / "checkpoint/README.md").write_text(card)
     laaciq.run(folder / "model", out=run, overwrite=True, **options(folder) | {"bits": 4})
     assert not (run / "checkpoint/README.md").exists()
 
@@ -132,11 +137,16 @@ def test_an_edited_card_is_replaced_only_on_request(run, tmp_path):
     laaciq.card(run)
     laaciq.card(run)  # the same text again
     path = run / "checkpoint/README.md"
-    path.write_text("edited by hand")
+    edited = f"{path.read_text()}\nedited by hand"
+    path.write_text(edited)
     with pytest.raises(OutputConflict, match=r"README\.md exists.*--overwrite"):
         laaciq.card(run)
-    assert path.read_text() == "edited by hand"
+    assert path.read_text() == edited
     assert laaciq.card(run, overwrite=True).text == path.read_text()
+    path.write_text("years of work")
+    with pytest.raises(OutputConflict, match="was not written by this command"):
+        laaciq.card(run, overwrite=True)
+    assert path.read_text() == "years of work"
     with pytest.raises(OutputConflict, match="is a folder"):
         laaciq.card(run, out=tmp_path)
 

@@ -49,6 +49,7 @@ def written(tmp_path):
             spread = judged[-1].degradation.value - judged[0].degradation.value
             low, high = disparity or (spread, spread)
             result = Disparity(
+                worst=judged[-1].degradation,
                 plug_in=Estimate(value=spread, low=low, high=high),
                 cross_fitted=spread,
                 cross_fitted_worst=spread,
