@@ -35,4 +35,7 @@ def test_what_is_refused(text, says):
 
 def test_what_is_read():
     assert parse_mapping("", "recipe", REFUSAL) == {}
-    assert parse_mapping("bits: 3\nlanguages: [eng, swa]\n", "recipe", REFUSAL) == {"bits": 3, "languages": ["eng", "swa"]}
+    assert parse_mapping("bits: 3\nlanguages: [eng, swa]\n", "recipe", REFUSAL) == {
+        "bits": 3,
+        "languages": ["eng", "swa"],
+    }

@@ -99,13 +99,18 @@ TARGETS: tuple[Target, ...] = (
     Target("marker", "run", "run.json", _JSON, uses.use_marker),
     Target("run's plan", "run", "checkpoint/plan.json", _RECORD, uses.card),
     Target("texts", "texts", "swa.txt", _LINES, uses.use_texts, optional=True),
-    Target("measured texts", "texts", "swa.txt", (text.lines,), uses.measure_texts),
     Target("jsonl", "texts.jsonl", "", (*_TEXT, text.records, text.records, text.column), uses.use_texts),
     Target("parquet", "texts.parquet", "", (*_FILE, text.records, text.records, text.column), uses.use_texts),
     Target(
         "recipe", "recipe.yaml", "", (change.no_file, change.not_utf8, text.recipe, text.recipe_value), uses.use_recipe
     ),
     Target("exposure", "exposure.json", "", _RECORD, lambda path, inputs: read_exposure(path)),
+    Target("original's card", "model", "README.md", (_license,), uses.use_original_card),
+)
+# Whole commands, which take longer: one case in `SLOW_EVERY`.
+SLOW_EVERY = 12
+SLOW_TARGETS: tuple[Target, ...] = (
+    Target("measured texts", "texts", "swa.txt", (text.lines,), uses.measure_texts),
     Target("profiled config", "model", "config.json", _SUBTLE, uses.profile),
     Target("profiled weights", "model", "model.safetensors", (change.other_values_in_tensor,), uses.profile),
     Target("evaluated config", "model", "config.json", _SUBTLE, uses.evaluate),
@@ -115,5 +120,10 @@ TARGETS: tuple[Target, ...] = (
         "resumed key", "run", "keys/profile.json.key", (change.flipped_bits, change.no_file), uses.resume, remade=True
     ),
     Target("resumed result", "run", "trials/run/test/swa.json", _RECORD, uses.resume, remade=True),
-    Target("original's card", "model", "README.md", (_license,), uses.use_original_card),
 )
+
+
+def target_of(number: int) -> Target:
+    """All targets in turn."""
+    turn, slow = divmod(number, SLOW_EVERY)
+    return SLOW_TARGETS[turn % len(SLOW_TARGETS)] if slow == 0 else TARGETS[(number - turn - 1) % len(TARGETS)]

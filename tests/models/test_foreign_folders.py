@@ -43,7 +43,9 @@ def refused(folder, says):
         load(find_model(folder))
 
 
-@pytest.mark.parametrize("text", ["null", "[]", "3", '"llama"', "[" * 100_000, '{"a": NaN}', '{"vocab_size": 1, "vocab_size": 2}'])
+@pytest.mark.parametrize(
+    "text", ["null", "[]", "3", '"llama"', "[" * 100_000, '{"a": NaN}', '{"vocab_size": 1, "vocab_size": 2}']
+)
 def test_config_is_one_sound_object(folder, text):
     (folder / "config.json").write_text(text)
     refused(folder, r"config\.json (holds|is not valid JSON|has)")

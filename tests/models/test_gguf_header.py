@@ -13,7 +13,9 @@ from tests.tiny import save_tiny
 def content(tmp_path_factory):
     """A file of a tiny model."""
     folder = tmp_path_factory.mktemp("gguf")
-    laaciq.quantize(save_tiny("llama", folder / "model"), out=folder / "checkpoint", method="rtn", bits=4, group_size=32)
+    laaciq.quantize(
+        save_tiny("llama", folder / "model"), out=folder / "checkpoint", method="rtn", bits=4, group_size=32
+    )
     laaciq.export(folder / "checkpoint", format="gguf", out=folder / "out")
     return (folder / "out/model.gguf").read_bytes()
 
@@ -57,7 +59,10 @@ def tensor_type(content):
         (at(8, "<Q", 2**60), "ends within its header|tensor|string"),
         (at(16, "<Q", 2**60), "ends within|key|type|string"),
         (at(24, "<Q", 2**60), "has a string of"),
-        (number(b"layer_norm_rms_epsilon", "<f", float("nan")), "NaN or infinity for llama.attention.layer_norm_rms_epsilon"),
+        (
+            number(b"layer_norm_rms_epsilon", "<f", float("nan")),
+            "NaN or infinity for llama.attention.layer_norm_rms_epsilon",
+        ),
         (number(b"llama.block_count", "<I", 10**6), "block_count 1000000"),
         (number(b"llama.block_count", "<I", 0), "block_count 0"),
         (lambda content: content.replace(b"general.architecture", b"general.arkhitecture"), "which architecture"),
@@ -65,7 +70,10 @@ def tensor_type(content):
             lambda content: content.replace(b"llama.rope.dimension_count", b"llama.attention.head_count"),
             "has the key 'llama.attention.head_count' twice",
         ),
-        (lambda content: content.replace(b"blk.1.attn_q.weight", b"blk.0.attn_q.weight"), "has the tensor 'blk.0.attn_q.weight' twice"),
+        (
+            lambda content: content.replace(b"blk.1.attn_q.weight", b"blk.0.attn_q.weight"),
+            "has the tensor 'blk.0.attn_q.weight' twice",
+        ),
         (tensor_type, "the unknown type 250"),
     ],
 )
