@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from laaciq.engine.json_input import read_object
-from laaciq.errors import BadOption, BrokenModel
+from laaciq.errors import BadOption
 from laaciq.models import LinearLayer, ModelFolder, find_model
 from laaciq.models.configuration import CONFIG, COPY_AGAIN
 from laaciq.models.loading import Kind, outline
@@ -43,8 +43,6 @@ def read_source(checkpoint: str | Path) -> CheckpointSource:
     # This entry keeps transformers from loading our checkpoints without this package; an export does not need it.
     config.pop(WEIGHTS_FILE, None)
     plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
-    if strange := [tensor.name for tensor in plan.in_blocks if tensor.name not in linears]:
-        raise BrokenModel(f"{folder} has a plan for another model: there is no layer {strange[0]}; quantize again")
     check_checkpoint(folder, plan, anatomy)
     return CheckpointSource(folder, plan, config, kind, linears, frozenset(read_section(folder).brain_floats))
 

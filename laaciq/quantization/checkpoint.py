@@ -218,6 +218,12 @@ def check_checkpoint(folder: Path, plan: Plan, anatomy: Anatomy) -> None:
     """Refuse a checkpoint whose files do not hold all of the model, by their headers alone."""
     headers = tensor_headers(ModelFolder(str(folder), folder))
     brain_floats = set(read_section(folder).brain_floats)
+    shapes = {name: tuple(matrix.shape) for name, matrix in anatomy.matrices.items()}
+    for tensor in plan.tensors:
+        if shapes.get(tensor.name) != tensor.shape:
+            raise BrokenModel(
+                f"{folder} has a plan for another model: there is no {tensor.name} of shape {tensor.shape}; quantize again"
+            )
     check_headers(headers, plan, brain_floats, [(part.name, part.shape) for part in anatomy.tensors])
 
 

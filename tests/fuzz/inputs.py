@@ -25,6 +25,17 @@ from tests.tiny import save_tiny
 LANGUAGES = ("eng", "swa", "hin")
 _LINES, _LETTERS = 12, 40
 FOREIGN = ("awq", "bitsandbytes-nf4-double", "compressed-tensors-packed", "gptq-v1-act-order", "gptq-v2")
+# A masked model and an encoder-decoder.
+OTHER_KINDS = ("bert", "mt5")
+_OPTIONS = {
+    "run": {"model": "m", "texts": "t", "languages": ["eng"], "bits": 3, "method": "gptq", "keep": 1.0, "seed": 1},
+    "plan": {"budget": 4.25, "objective": "mean", "language_weight": ["swa=3"], "hold_out": ["tam"], "tune": 1},
+    "quantize": {"method": "adaptive", "table_overhead": 0.5, "protect": ["0,1", "swa=1"], "group_size": 32},
+    "check": {"run": "r", "max_degradation": 0.1, "max_disparity": 0.1, "strict": True},
+    "mixture": {"calibration_passages": [1, 2], "leave_out": ["swa"], "rounds": 1, "single_language": "eng"},
+    "bench": {"checkpoint": "c", "prompt_tokens": 8, "new_tokens": 2, "batch": 1, "dtype": "float32"},
+    "card": {"run": "r", "base_model": "a/b", "name": "c", "license": "mit"},
+}
 _FOREIGN_DATA = Path(__file__).parent.parent / "models/foreign/data"
 
 
@@ -85,11 +96,14 @@ def make_inputs(folder: Path) -> Inputs:
         shutil.copyfile(folder / "run/evaluation.json", folder / "evaluation.json")
         laaciq.quantize(model, out=folder / "in-blocks", method="rtn", bits=4, group_size=32)
         laaciq.export(folder / "in-blocks", format="gguf", out=folder / "gguf")
+        for name in OTHER_KINDS:
+            save_tiny(name, folder / name)
     for name in FOREIGN:
         shutil.copytree(_FOREIGN_DATA / name, folder / name, ignore=shutil.ignore_patterns("expected*"))
         for file in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copyfile(model / file, folder / name / file)
     (folder / "recipe.yaml").write_text("bits: 3\nmethod: gptq\nlanguages: [eng, swa]\n")
+    (folder / "options.json").write_text(json.dumps(_OPTIONS))
     (folder / "exposure.json").write_text(json.dumps({"eng": 1000, "swa": 20}))
     return Inputs(folder)
 

@@ -12,7 +12,7 @@ from laaciq.commands.profile import read_exposure
 from tests.fuzz import mutations as change
 from tests.fuzz import texts as text
 from tests.fuzz import uses
-from tests.fuzz.inputs import FOREIGN, Inputs
+from tests.fuzz.inputs import FOREIGN, OTHER_KINDS, Inputs
 from tests.fuzz.mutations import Mutator
 
 Use = Callable[[Path, Inputs], object]
@@ -46,7 +46,7 @@ _FOREIGN_TENSORS = tuple(_perhaps_optional if mutator is change.no_tensor else m
 @dataclass(frozen=True)
 class Target:
     """`file` of the input `source` is damaged by one of the `mutators`; `use` then takes the input. `optional`: the file may also be
-    missing. `remade`: what is damaged is found out and made again."""
+    missing. `remade`: what is damaged is found out and made again, or may be right."""
 
     name: str
     source: str
@@ -105,6 +105,9 @@ TARGETS: tuple[Target, ...] = (
         "recipe", "recipe.yaml", "", (change.no_file, change.not_utf8, text.recipe, text.recipe_value), uses.use_recipe
     ),
     Target("exposure", "exposure.json", "", _RECORD, lambda path, inputs: read_exposure(path)),
+    Target("options", "options.json", "", (*_SUBTLE, change.other_type), uses.use_options, remade=True),
+    *(Target(f"{name} config", name, "config.json", _JSON, uses.use_model) for name in OTHER_KINDS),
+    *(Target(f"{name} tokenizer", name, "tokenizer_config.json", _SUBTLE, uses.use_model) for name in OTHER_KINDS),
     Target("original's card", "model", "README.md", (_license,), uses.use_original_card),
 )
 # Whole commands, which take longer: one case in `SLOW_EVERY`.

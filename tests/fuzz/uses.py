@@ -16,7 +16,7 @@ from laaciq.commands.bench import recorded_original
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load, stream_tensors
 from laaciq.models.loading import skeleton
-from laaciq.options import RunOptions
+from laaciq.options import VERBS, RunOptions
 from laaciq.planning.decision import read_plan_file
 from laaciq.quantization.checkpoint import apply_checkpoint
 from laaciq.quantization.dequantized import load_dequantized
@@ -151,3 +151,10 @@ def measure_texts(texts: Path, inputs: Inputs) -> None:
         served_bound=100.0,
         device="cpu",
     )
+
+
+def use_options(path: Path, inputs: Inputs) -> None:
+    """As Python functions take them."""
+    for verb, given in json.loads(path.read_text(encoding="utf-8")).items():
+        if verb in VERBS and isinstance(given, dict):
+            VERBS[verb].of(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})

@@ -131,6 +131,15 @@ def test_the_section_in_config(made, readers, tmp_path, change, says, reader):
         readers[reader](folder)
 
 
+@pytest.mark.parametrize("reader", ["load", "gguf", "compressed-tensors"])
+def test_a_config_of_another_model(made, readers, tmp_path, reader):
+    folder = shutil.copytree(made / "checkpoint", tmp_path / "checkpoint")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 4}))
+    with pytest.raises(BrokenModel, match=r"k_proj.*shape \(16, 32\)"):
+        readers[reader](folder)
+
+
 def test_two_plans_that_differ(made, readers, tmp_path):
     folder = shutil.copytree(made / "checkpoint", tmp_path / "checkpoint")
     plan = json.loads((folder / "plan.json").read_text())
