@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.faults import count_faults, fault_rounds
-from benchmarks.forked import import_everything, write_inputs
+from benchmarks.forked import COMMANDS, prepare_commands
 from benchmarks.kills import kill_rounds
 from benchmarks.outcomes import Round, append_round, read_rounds, table
 from laaciq.engine.progress import duration
@@ -35,9 +35,8 @@ def main() -> None:
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if options.what != "table":
-        import_everything()
-        write_inputs(folder)
-        _torture(options.what, options.number, folder)
+        prepare_commands(options.commands, folder)
+        _torture(options.what, options.number, folder, options.commands)
     rounds = {what: read_rounds(folder / f"{what}.jsonl") for what in ("kills", "faults")}
     for what, made in rounds.items():
         if made:
@@ -49,15 +48,16 @@ def main() -> None:
         sys.exit(1)
 
 
-def _torture(what: str, number: int | None, folder: Path) -> None:
+def _torture(what: str, number: int | None, folder: Path, commands: tuple[str, ...]) -> None:
     path = folder / f"{what}.jsonl"
     known = read_rounds(path)
     done = sum(made.injected.total() for made in known)
     rounds: Iterator[Round]
     if what == "kills":
-        aim, rounds = number or 1000, kill_rounds(folder, len(known))
+        aim, rounds = number or 1000, kill_rounds(folder, len(known), commands)
     else:
-        aim, rounds = min(number or sys.maxsize, count_faults(folder)), fault_rounds(folder, len(known))
+        aim = min(number or sys.maxsize, count_faults(folder, commands))
+        rounds = fault_rounds(folder, len(known), commands)
     began, before, told = time.monotonic(), done, 0.0
     while done < aim:
         made = next(rounds)
@@ -77,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("what", choices=["kills", "faults", "table"])
     parser.add_argument("number", nargs="?", type=int)
     parser.add_argument("--folder", type=Path, default=Path("laaciq-runs/torture"))
+    parser.add_argument("--commands", type=lambda names: tuple(names.split(",")), default=tuple(COMMANDS))
     return parser.parse_args()
 
 
