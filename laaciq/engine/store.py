@@ -22,7 +22,7 @@ from laaciq.engine.environment import versions
 from laaciq.engine.escaping import shown_command
 from laaciq.engine.file_list import content_of
 from laaciq.engine.files import remove
-from laaciq.engine.input_files import Refusal, is_there, read_bytes, require_file
+from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_there, read_bytes, require_file
 from laaciq.engine.json_input import parse_section, read_object, read_record
 from laaciq.engine.output import OutputFolder
 from laaciq.engine.recipe import RECIPE
@@ -207,7 +207,7 @@ class RunFolder(Store):
         path, keyed = self.path / name, self.path / _key_file(name)
         valid = path.exists() and is_there(keyed)
         if valid and not path.is_dir():
-            require_file(path, UNREADABLE, within=self.path)
+            require_file(path, UNREADABLE, within=self.path, most=MOST_DATA_BYTES)
         valid = valid and read_bytes(keyed, UNREADABLE, within=self.path) == f"{key} {content_of(path)}".encode()
         if valid:
             self._used.add(name)

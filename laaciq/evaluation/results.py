@@ -56,6 +56,8 @@ class LanguageResult(StrictModel):
     def _consistent(self) -> Self:
         if (self.degradation is None) != self.collapsed:
             raise ValueError("a language has a degradation exactly if it did not collapse")
+        if self.documents > self.passages:
+            raise ValueError("a language has more documents than passages")
         for estimate in (self.loss, self.degradation, self.relative_bits, self.bits_per_passage):
             if estimate is not None and (estimate.low > estimate.value or estimate.value > estimate.high):
                 raise ValueError("an interval does not hold its estimate")

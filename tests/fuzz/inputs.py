@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_file, save_file
 
@@ -43,6 +44,20 @@ class Inputs:
             os.link(source, target)
         return target
 
+    @property
+    def run_options(self) -> dict[str, Any]:
+        """Of the run that is among the inputs."""
+        texts = str(self.folder / "texts")
+        return {
+            "texts": texts,
+            "method": "gptq",
+            "bits": 3,
+            "group_size": 16,
+            "keep": 1.0,
+            "rank": 1,
+            "served_bound": 100.0,
+        }
+
     @cached_property
     def model(self) -> LanguageModel:
         return load(find_model(self.folder / "model"), device="cpu")
@@ -63,9 +78,8 @@ def make_inputs(folder: Path) -> Inputs:
         warnings.simplefilter("ignore")
         model = save_tiny("llama", folder / "model")
         _shard(model, folder / "sharded")
-        texts = _texts(folder)
-        options = {"texts": str(texts), "group_size": 16, "served_bound": 100.0}
-        laaciq.run(model, out=folder / "run", method="gptq", bits=3, keep=1.0, rank=1, **options)
+        _write_texts(folder)
+        laaciq.run(model, out=folder / "run", device="cpu", **Inputs(folder).run_options)
         shutil.copytree(folder / "run/checkpoint", folder / "checkpoint")
         shutil.copyfile(folder / "run/checkpoint/plan.json", folder / "plan.json")
         shutil.copyfile(folder / "run/evaluation.json", folder / "evaluation.json")
@@ -80,7 +94,7 @@ def make_inputs(folder: Path) -> Inputs:
     return Inputs(folder)
 
 
-def _texts(folder: Path) -> Path:
+def _write_texts(folder: Path) -> None:
     whole = laaciq.read_texts()
     lines = {code: [text[:_LETTERS] for text in whole[code].texts[:_LINES]] for code in LANGUAGES}
     texts = folder / "texts"
@@ -94,7 +108,6 @@ def _texts(folder: Path) -> Path:
     ]
     for suffix in ("jsonl", "parquet"):
         write_records(folder / f"texts.{suffix}", rows)
-    return texts
 
 
 def _shard(model: Path, folder: Path) -> None:

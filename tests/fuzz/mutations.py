@@ -124,6 +124,10 @@ def _get(value: Any, place: tuple[Any, ...]) -> Any:
     return value
 
 
+def _named(place: tuple[Any, ...]) -> str:
+    return ".".join(map(str, place)) or "the top"
+
+
 def _set(value: Any, place: tuple[Any, ...], new: Any) -> Any:
     if not place:
         return new
@@ -188,7 +192,7 @@ def other_type(path: Path, random: Random) -> Mutation:
     elif isinstance(old, str) and random.random() < 0.6:
         new = random.choice((7, 1.5, True))
     replace(path, json.dumps(_set(value, place, new)).encode())
-    return Mutation(f"{type(new).__name__} for {type(old).__name__}", wrong=True)
+    return Mutation(f"{type(new).__name__} for {type(old).__name__} at {_named(place)}", wrong=True)
 
 
 def other_value(path: Path, random: Random) -> Mutation:
@@ -200,7 +204,7 @@ def other_value(path: Path, random: Random) -> Mutation:
     else:
         new = random.choice(STRANGE_STRINGS if isinstance(old, str) else STRANGE_NUMBERS)
     replace(path, json.dumps(_set(value, place, new)).encode())
-    return Mutation("another value")
+    return Mutation(f"{_named(place)} {str(old)[:20]!r} becomes {str(new)[:20]!r}")
 
 
 def lost_entry(path: Path, random: Random) -> Mutation:
@@ -209,7 +213,7 @@ def lost_entry(path: Path, random: Random) -> Mutation:
     if place:
         del _get(value, place[:-1])[place[-1]]
     replace(path, json.dumps(value).encode())
-    return Mutation("an entry less")
+    return Mutation(f"without {_named(place)}")
 
 
 def more_entries(path: Path, random: Random) -> Mutation:
@@ -222,7 +226,23 @@ def more_entries(path: Path, random: Random) -> Mutation:
     else:
         holder[random.choice((*STRANGE_STRINGS, "extra"))] = random.choice((None, 1, "x", [], {}))
     replace(path, json.dumps(value).encode())
-    return Mutation("more entries")
+    return Mutation(f"more in {_named(place)}")
+
+
+def exchanged(path: Path, random: Random) -> Mutation:
+    """Two values of the same type in each other's place."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    kind = random.choice((str, int, float, bool))
+    places = [place for place in _places(value) if place and type(_get(value, place)) is kind]
+    changed = "nothing"
+    if len(places) > 1:
+        one, other = random.sample(places, 2)
+        first, second = _get(value, one), _get(value, other)
+        _set(value, one, second)
+        _set(value, other, first)
+        changed = f"{_named(one)} and {_named(other)}"
+    replace(path, json.dumps(value).encode())
+    return Mutation(f"exchanged {changed}")
 
 
 # Tensors
