@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.frontier_tables import print_tables
 from benchmarks.peers import ENGLISH, OUR_GPTQ, PEERS, Peer, our_row, our_sizes, size_of
-from benchmarks.rows import TEXT_FREE, DrawRows, SizedCandidate, read_rows
+from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, read_rows
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.registry import BACKENDS
 from laaciq.backends.size import bits_per_weight
@@ -61,13 +61,11 @@ class Draw:
         return self.rows.session
 
     def run_text_free(self) -> None:
-        for peer in self._peers(reads_text=False):
-            self.rows.row(peer.row, partial(self._quantized_peer, peer))
+        self._peer_rows(reads_text=False)
         self.rows.store.finish()
 
     def run(self) -> None:
-        peers = list(read_rows(self.arguments.out / TEXT_FREE).values())
-        peers += [self.rows.row(peer.row, partial(self._quantized_peer, peer)) for peer in self._peers(reads_text=True)]
+        peers = list(read_rows(self.arguments.out / TEXT_FREE).values()) + self._peer_rows(reads_text=True)
         both = self.session.split.calibration.joined(self.session.split.validation)
         gptq = WeightOptions.of(method="gptq", bits=4, group_size=128)
         # Second-order rounding alone, on the grid and the text of llmcompressor's, for its time.
@@ -82,12 +80,16 @@ class Draw:
                 self.rows.row(name, partial(self._ours, self.session, name, options))
         self.rows.store.finish()
 
-    def _peers(self, *, reads_text: bool) -> list[Peer]:
-        chosen = [peer for peer in PEERS if self.arguments.rows in peer.row and bool(peer.texts) == reads_text]
-        for peer in chosen:
-            if not BACKENDS[peer.backend].installed:
-                print(f"{peer.row}: left out, as {BACKENDS[peer.backend].library} is not installed", flush=True)
-        return [peer for peer in chosen if BACKENDS[peer.backend].installed]
+    def _peer_rows(self, *, reads_text: bool) -> list[MeasuredRow]:
+        """Of the peers that run here; why others do not is printed."""
+        rows = []
+        for peer in PEERS:
+            if self.arguments.rows in peer.row and bool(peer.texts) == reads_text:
+                try:
+                    rows.append(self.rows.row(peer.row, partial(self._quantized_peer, peer)))
+                except Exception as error:  # a library may raise anything
+                    print(f"{self.rows.folder.name}: {peer.row} failed: {error!r}", flush=True)
+        return rows
 
     def _quantized_peer(self, peer: Peer) -> SizedCandidate:
         candidate = BackendCandidate(

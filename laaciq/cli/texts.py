@@ -11,6 +11,7 @@ from laaciq.cli import options as shared
 from laaciq.cli.printing import print_json, print_table
 from laaciq.corpus import Texts, read_texts
 from laaciq.options import BUILTIN
+from laaciq.options.groups import TextOptions
 
 
 @shared.takes()
@@ -24,7 +25,8 @@ def texts(
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the languages, scripts, passages and bytes of a set of texts."""
-    chosen = read_texts(source).select(None if languages is None else shared.split_names(languages))
+    given = TextOptions.of(texts=source, languages=None if languages is None else shared.split_names(languages))
+    chosen = read_texts(given.texts).select(given.languages)
     if as_json:
         print_json(_summary(chosen))
     else:

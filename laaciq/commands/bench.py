@@ -15,7 +15,8 @@ from laaciq import errors
 from laaciq.engine.escaping import command_words
 from laaciq.engine.processes import start_module
 from laaciq.engine.progress import Progress, default_progress
-from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
+from laaciq.engine.store import read_marker
+from laaciq.errors import BadOption, LaaciqError, OutputConflict, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
 from laaciq.options.keywords import BenchKeywords
 from laaciq.speed.results import ROUNDS, Bench, Request
@@ -70,10 +71,10 @@ def recorded_original(checkpoint: Path) -> str:
     """The model in the command that run.json records above the checkpoint. A command without a model is for the reference model."""
     for folder in checkpoint.absolute().parents[:2]:
         try:
-            command = json.loads((folder / "run.json").read_text(encoding="utf-8"))["command"]
-        except (OSError, ValueError, KeyError):
+            words = command_words((read_marker(folder) or {}).get("command", ""))
+        except OutputConflict:  # some other run.json
             continue
-        match command_words(str(command)):
+        match words:
             case ["laaciq", "run", model, *_] if not model.startswith("--"):
                 return model
             case ["laaciq", "run", *_]:

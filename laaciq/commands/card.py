@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import Any, Unpack
 
-import yaml
-from huggingface_hub import metadata_load, try_to_load_from_cache
+from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import validate_repo_id
-from pydantic import BaseModel, ValidationError
 
-from laaciq.commands.check import read_evaluation
+from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.file_list import CARD, add_file
 from laaciq.engine.files import free_file, write_text
+from laaciq.engine.input_files import Refusal, is_file, is_folder, is_there, read_text
+from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
+from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
 from laaciq.options.keywords import CardKeywords
@@ -29,8 +32,8 @@ from laaciq.report.card import CardContents, model_card
 from laaciq.report.card_head import TAGS, card_head
 from laaciq.strict import StrictModel
 
-Result = TypeVar("Result", bound=BaseModel)
 _CHECKPOINT = "checkpoint"
+_ORIGINAL_CARD = Refusal(BadOption, "give --license")
 
 
 class Card(StrictModel):
@@ -71,7 +74,7 @@ def card(
     )
     text = model_card(contents, head)
     path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
-    if not (path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text):
+    if not (is_file(path) and path.read_bytes() == text.encode()):
         place = free_file(path, overwrite=overwrite, replaceable=lambda there: TAGS[0] in there)
         if out is None:
             add_file(place.parent, place.name, text.encode())
@@ -88,7 +91,7 @@ def card(
 def _read_run(run: Path) -> CardContents:
     """Everything that the card needs, from a run that reached its end."""
     marker = read_marker(run)
-    command = "" if marker is None else str(marker.get("command", ""))
+    command = "" if marker is None else marker.get("command", "")
     words = command_words(command)
     if marker is None or words[:2] != ["laaciq", "run"]:
         raise BadOption(f"{run} is not a run: give the folder of a finished 'laaciq run'")
@@ -100,9 +103,9 @@ def _read_run(run: Path) -> CardContents:
     if not marker.get("finished"):
         raise unfinished()
     needed = ("evaluation.json", "plans.json", "profile.json", _CHECKPOINT)
-    if missing := [name for name in needed if not (run / name).exists()]:
+    if missing := [name for name in needed if not is_there(run / name)]:
         raise unfinished(f": {missing[0]} is missing")
-    evaluation, decided = read_evaluation(run), _read(run / "plans.json", Decision)
+    evaluation, decided = read_evaluation(run), read_record(run / "plans.json", Decision, RUN_AGAIN, within=run)
     folders = decided.plans.folders(run / _CHECKPOINT)
     try:
         stored = {name: read_plan(folder) for name, folder in folders.items()}
@@ -117,17 +120,17 @@ def _read_run(run: Path) -> CardContents:
         plans=decided.plans,
         planning=decided.planning,
         baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
-        profile=Profile.read(run / "profile.json"),
+        profile=Profile.read(run / "profile.json", within=run),
         command=command,
-        version=str(marker["laaciq"]),
+        environment=_environment(marker),
     )
 
 
-def _read(path: Path, kind: type[Result]) -> Result:
-    try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError):
-        raise BadOption(f"{path} is not of this version: run 'laaciq run' again") from None
+def _environment(marker: dict[str, Any]) -> str:
+    """What the run was computed with, in words."""
+    noted = marker.get("computed_with")
+    known = noted if isinstance(noted, dict) else {"laaciq": marker.get("laaciq", "of another version")}
+    return environment_words({str(name): str(value) for name, value in known.items()})
 
 
 def _public(contents: CardContents, *, base_model: str | None, name: str | None) -> CardContents:
@@ -146,7 +149,7 @@ def _public(contents: CardContents, *, base_model: str | None, name: str | None)
         baseline=contents.baseline,
         profile=contents.profile,
         command=shell_command(words),
-        version=contents.version,
+        environment=contents.environment,
     )
 
 
@@ -166,7 +169,7 @@ def _hub_name(name: str | None, option: str) -> str | None:
 
 def _from_hub(original: str, file: str) -> Path | None:
     """A file of a model in the hub's cache on this machine. Nothing is downloaded: a card must not depend on the network."""
-    if original == REFERENCE or Path(original).exists():
+    if original == REFERENCE or is_there(Path(original)):
         return None
     try:
         cached = try_to_load_from_cache(original, file)
@@ -177,12 +180,13 @@ def _from_hub(original: str, file: str) -> Path | None:
 
 def _license_of(original: str) -> dict[str, str]:
     """The entries on the licence in the original's card; empty if it has no card or no such entry."""
-    path = Path(original) / CARD if Path(original).is_dir() else _from_hub(original, CARD)
-    if original == REFERENCE or path is None or not path.is_file():
+    path = Path(original) / CARD if is_folder(Path(original)) else _from_hub(original, CARD)
+    if original == REFERENCE or path is None or not is_file(path):
         return {}
     try:
-        metadata = metadata_load(path) or {}
-    except (ValueError, OSError, yaml.YAMLError):
+        head = REGEX_YAML_BLOCK.search(read_text(path, _ORIGINAL_CARD))
+        metadata = parse_mapping(head.group(2), path, _ORIGINAL_CARD) if head else {}
+    except BadOption:
         return {}  # somebody else's card, which cannot be parsed
     return {
         key: metadata[key] for key in ("license", "license_name", "license_link") if isinstance(metadata.get(key), str)

@@ -10,12 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from laaciq.engine.escaping import command_words, shell_command
+from laaciq.engine.input_files import Refusal, is_folder, is_there
+from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.evaluation.verdict import rough_intervals
 from laaciq.options import CheckOptions
 from laaciq.options.keywords import CheckKeywords
 from laaciq.strict import StrictModel
@@ -25,6 +28,7 @@ JudgedBy = Literal["estimate", "upper end", "lower end"]
 EXIT_STATUS: dict[Verdict, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 # Tests simulate the coverage of intervals from 8 documents on; below that it is unknown.
 FEWEST_DOCUMENTS = 8
+RUN_AGAIN = Refusal(BadOption, "the run is damaged or of another version; run 'laaciq run' again")
 
 
 class LanguageVerdict(StrictModel):
@@ -74,27 +78,27 @@ def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
     chosen = CheckOptions.of(run=run, **options)
     judged_by: JudgedBy = "upper end" if chosen.strict else "lower end" if chosen.lenient else "estimate"
     evaluation = read_evaluation(Path(chosen.run))
-    limits = []
+    limits: list[LimitVerdict] = []
     if chosen.max_degradation is not None:
         limits.append(_check_degradation(evaluation, chosen.max_degradation, judged_by))
     if chosen.max_disparity is not None:
         limits.append(_check_disparity(evaluation, chosen.max_disparity, judged_by))
+    if rough := rough_intervals(evaluation.fewest_documents):
+        limits = [limit.model_copy(update={"reason": f"{limit.reason}. {rough}"}) for limit in limits]
     return CheckResult(verdict=_worst([limit.verdict for limit in limits]), limits=limits)
 
 
 def read_evaluation(run: Path) -> Evaluation:
     """The evaluation in a finished run's folder, or in a file."""
-    path = run / "evaluation.json" if run.is_dir() else run
-    marker = read_marker(run) if run.is_dir() else None
+    within = run if is_folder(run) else None
+    path = run / "evaluation.json" if within else run
+    marker = read_marker(run) if within else None
     if marker is not None and not marker.get("finished"):
-        words = command_words(str(marker.get("command", "laaciq run")))
+        words = command_words(marker.get("command", "laaciq run"))
         raise BadOption(f"{run} is not finished. To finish it, run: {shell_command([*words, '--out', str(run)])}")
-    try:
-        return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'") from None
-    except (ValidationError, UnicodeDecodeError):
-        raise BadOption(f"{path} is not an evaluation of this version: run 'laaciq run' again") from None
+    if not is_there(path):
+        raise BadOption(f"{run} has no evaluation: give the folder of a finished 'laaciq run'")
+    return read_record(path, Evaluation, RUN_AGAIN, within=within)
 
 
 def judge(estimate: Estimate, limit: float, judged_by: JudgedBy, *, documents: int) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from laaciq.engine.progress import Progress
 from laaciq.engine.recipe import recipe_of
@@ -59,8 +59,9 @@ def evaluate(
         (measured,) = session.measure([candidate], test)
         evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
         session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
-        session.store.write("report.md", markdown_report(evaluation, None, command=chosen.command))
-        session.store.write("report.html", html_report(evaluation, None, command=chosen.command))
+        reproduced: dict[str, Any] = {"command": chosen.command, "computed_with": session.computed_with}
+        session.store.write("report.md", markdown_report(evaluation, None, **reproduced))
+        session.store.write("report.html", html_report(evaluation, None, **reproduced))
         session.store.finish()
     return evaluation
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any, Unpack
 from laaciq import reference
 from laaciq.commands.opening import open_session
 from laaciq.corpus import language
+from laaciq.engine.input_files import Refusal, is_folder, is_there
+from laaciq.engine.json_input import read_object
 from laaciq.engine.progress import Progress
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
@@ -24,6 +25,7 @@ from laaciq.quantization.dequantized import load_dequantized
 from laaciq.report.profile_report import write_profile_report
 
 PROFILE = "profile.json"
+_EXPOSURE = Refusal(BadOption, 'give a file with the tokens seen by language, such as {"eng": 1000}')
 
 
 def profile(
@@ -70,7 +72,7 @@ def profile(
             return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
 
         read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
-        measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.place.type)
+        measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.computed_with)
         key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
         result = session.store.result(PROFILE, Profile, key, compute)
         if out is not None:
@@ -83,20 +85,16 @@ def profile(
 def read_or_make(source: str | Path, **options: Any) -> Profile:
     """The profile in a file, or in a folder that `profile` or `run` wrote; of a model, made now."""
     path = Path(source)
-    file = path / PROFILE if path.is_dir() else path
-    return Profile.read(file) if file.suffix == ".json" and file.is_file() else profile(source, **options)
+    if is_folder(path) and is_there(path / PROFILE):
+        return Profile.read(path / PROFILE, within=path)
+    return Profile.read(path) if path.suffix == ".json" else profile(source, **options)
 
 
 def read_exposure(source: Mapping[str, int] | str | Path) -> dict[str, int]:
     """Tokens by language code, from a mapping or a JSON file with codes or names."""
     if isinstance(source, str | Path):
-        try:
-            source = json.loads(Path(source).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BadOption(
-                f"exposure file {source} cannot be read ({error}): write JSON such as {{'eng': 1000}}"
-            ) from None
-    if not isinstance(source, Mapping) or not all(isinstance(v, int) and v >= 0 for v in source.values()):
+        source = read_object(Path(source), _EXPOSURE)
+    if not all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in source.values()):
         raise BadOption("exposure must give a number of tokens for each language, such as {'eng': 1000, 'swa': 20}")
     return {language(name).code: count for name, count in source.items()}
 

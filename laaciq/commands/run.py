@@ -46,6 +46,7 @@ class RunResult(Displayed, StrictModel):
 
     `plans` has one plan, or one per checkpoint. `planning` says how a planned one was chosen. `baseline` is the evaluation of GPTQ at the
     same size, calibrated on English. `spread` (over draws of calibration text), `generation` and `numeric_noise` are None unless requested.
+    `computed_with` names versions, the device and the type of numbers.
     """
 
     options: RunOptions
@@ -57,6 +58,7 @@ class RunResult(Displayed, StrictModel):
     spread: Spread | None = None
     generation: list[GenerationResult] | None = None
     numeric_noise: NumericNoise | None = None
+    computed_with: dict[str, str]
 
     @property
     def plan(self) -> Plan:
@@ -141,6 +143,7 @@ class Chain:
             spread=self._spread(main, evaluations[0]) if options.draws > 1 else None,
             generation=self._generate(main) if options.generate else None,
             numeric_noise=numeric_noise(session, main.test) if options.numeric_check else None,
+            computed_with=session.computed_with,
         )
         session.store.write("report.md", markdown_report(**_reported(result)))
         session.store.write("report.html", html_report(**_reported(result), profile=profile))
@@ -285,6 +288,7 @@ def _reported(result: RunResult) -> dict[str, Any]:
         "evaluation": result.evaluation,
         "plans": result.plans,
         "command": result.options.command,
+        "computed_with": result.computed_with,
         "baseline": result.baseline,
         "planning": result.planning,
         "spread": result.spread,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,10 +20,16 @@ from laaciq import reference
 from laaciq.corpus.languages import language
 from laaciq.corpus.split import CALIBRATION_SHARE, Split, divide_calibration, split
 from laaciq.corpus.texts import Passages, Texts
+from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_folder, is_text, is_there, read_text, require_file
+from laaciq.engine.json_input import parse_object
 from laaciq.errors import BrokenTexts, MissingExtra, UnknownLanguage, install_hint
 from laaciq.options import BUILTIN
 
 DOCUMENTS = "documents.txt"
+# What is read of a record.
+_ENTRIES = ("language", "text", "document", "passage", "part")
+_REFUSAL = Refusal(BrokenTexts, "give text files in UTF-8")
+_OBJECT = Refusal(BrokenTexts, "write one object with 'language' and 'text' per line")
 
 
 def read_texts(source: str | Path = BUILTIN) -> Texts:
@@ -56,9 +61,9 @@ def _read_parts(source: str | Path) -> dict[str, Texts]:
     if name.startswith("datasets:"):
         return _record_parts(_dataset_records(name.removeprefix("datasets:")), name=name)
     path = Path(source)
-    if path.is_dir():
+    if name and is_folder(path):
         return _folder_parts(path, name=name)
-    if not path.exists():
+    if not name or not is_there(path):
         raise BrokenTexts(f"no texts at {name}: give 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
     if path.suffix in (".jsonl", ".json"):
         return _record_parts(_json_records(path), name=name)
@@ -75,10 +80,13 @@ def _folder_parts(folder: Path, *, name: str) -> dict[str, Texts]:
         return {"all": _read_folder(folder, name=name)}
     if not (folder / "calibration").is_dir():
         raise BrokenTexts(f"{folder} has test/ but no calibration/: add it, or give {folder / 'test'} itself")
-    return _checked_parts({part: _read_folder(folder / part, name=name) for part in ("calibration", "test")})
+    parts = ("calibration", "test")
+    return _checked_parts({part: _read_folder(folder / part, name=name, within=folder) for part in parts})
 
 
-def _read_folder(folder: Path, *, name: str) -> Texts:
+def _read_folder(folder: Path, *, name: str, within: Path | None = None) -> Texts:
+    """`within` is the folder that links must not lead out of, `folder` itself by default."""
+    within = within or folder
     files = sorted(path for path in folder.glob("*.txt") if path.name != DOCUMENTS)
     if not files:
         raise BrokenTexts(f"{folder} holds no <code>.txt: put one file per language there, such as eng.txt")
@@ -90,11 +98,11 @@ def _read_folder(folder: Path, *, name: str) -> Texts:
             raise UnknownLanguage(f"{path}: {error}") from None
         if code in lines:
             raise BrokenTexts(f"{folder} has two files for {code}: {path.name} is the second; keep one")
-        lines[code] = _read_lines(path)
+        lines[code] = _read_lines(path, within=within)
         if not any(lines[code]):
             raise BrokenTexts(f"{path} is empty: write one passage per line, or remove it")
     counts = {code: len(passages) for code, passages in lines.items()}
-    documents = _read_lines(folder / DOCUMENTS) if (folder / DOCUMENTS).exists() else None
+    documents = _read_lines(folder / DOCUMENTS, within=within) if is_there(folder / DOCUMENTS) else None
     if documents is not None:
         for code, count in counts.items():
             if count != len(documents):
@@ -114,13 +122,9 @@ def _read_folder(folder: Path, *, name: str) -> Texts:
     return _texts(name, lines, documents, parallel=parallel)
 
 
-def _read_lines(path: Path) -> list[str]:
+def _read_lines(path: Path, *, within: Path | None = None) -> list[str]:
     """Lines without surrounding white space; empty lines at the end do not count."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BrokenTexts(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
-    lines = [line.strip() for line in text.split("\n")]
+    lines = [line.strip() for line in read_text(path, _REFUSAL, within=within, most=MOST_DATA_BYTES).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     return lines
@@ -163,12 +167,20 @@ def _check_record(record: object, where: str) -> None:
     for key in ("language", "text"):
         if not isinstance(record.get(key), str) or not record[key].strip():
             raise BrokenTexts(f"{where} has no {key!r}: every record needs 'language' and 'text', both not empty")
+    for key in _ENTRIES:
+        value = record.get(key)
+        if isinstance(value, bool) or not isinstance(value, str | int | None) or not is_text(str(value)):
+            raise BrokenTexts(f"{where} has the {key} {value!r}: give a string or a whole number")
 
 
 def _record_texts(records: list[dict[str, Any]], name: str) -> Texts:
     grouped: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        grouped.setdefault(language(record["language"]).code, []).append(record)
+        try:
+            code = language(record["language"]).code
+        except UnknownLanguage as error:
+            raise UnknownLanguage(f"{name}: {error}") from None
+        grouped.setdefault(code, []).append(record)
     grouped = dict(sorted(grouped.items()))
     aligned = {
         code: [str(r["passage"]) for r in members if r.get("passage") is not None] for code, members in grouped.items()
@@ -184,27 +196,28 @@ def _record_texts(records: list[dict[str, Any]], name: str) -> Texts:
         members = sorted(unordered, key=lambda record: str(record["passage"])) if parallel else unordered
         texts = tuple(" ".join(record["text"].split("\n")).strip() for record in members)
         fallback = [str(r["passage"]) for r in members] if parallel else [_content_name(text) for text in texts]
-        documents = tuple(str(r.get("document") or other) for r, other in zip(members, fallback, strict=True))
+        stated = [r.get("document") for r in members]
+        documents = tuple(str(d) if d not in (None, "") else other for d, other in zip(stated, fallback, strict=True))
         by_language[code] = Passages(language(code), texts, documents)
     return Texts(name, by_language, parallel)
 
 
 def _json_records(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(_read_lines(path), start=1):
-        if not line:
-            continue
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
-            raise BrokenTexts(f"{path}, line {number} is not JSON ({error.msg}): write one object per line") from None
+        if line:
+            yield parse_object(line, f"{path}, line {number},", _OBJECT)
 
 
 def _parquet_records(path: Path) -> Iterator[dict[str, Any]]:
     parquet = _extra("pyarrow.parquet", extra="parquet")
+    require_file(path, _REFUSAL, most=MOST_DATA_BYTES)
     try:
-        yield from parquet.read_table(path).to_pylist()
-    except (ValueError, OSError) as error:  # pyarrow's ArrowInvalid is a ValueError
-        raise BrokenTexts(f"{path} is not a Parquet file: {error}") from None
+        file = parquet.ParquetFile(path)
+        yield from file.read(columns=[name for name in file.schema_arrow.names if name in _ENTRIES]).to_pylist()
+    except Exception as error:  # pyarrow raises many kinds of errors on damaged files
+        raise BrokenTexts(
+            f"{path} is not a Parquet file that can be read ({_first_line(error)}): write it again"
+        ) from None
 
 
 def _dataset_records(name: str) -> Iterator[dict[str, Any]]:
@@ -212,7 +225,16 @@ def _dataset_records(name: str) -> Iterator[dict[str, Any]]:
     datasets = _extra("datasets", extra="datasets")
     path, _, rest = name.partition(":")
     part, _, configuration = rest.partition(":")
-    yield from datasets.load_dataset(path, configuration or None, split=part or "test")
+    try:
+        yield from datasets.load_dataset(path, configuration or None, split=part or "test")
+    except Exception as error:  # the library raises what the dataset's format raises
+        raise BrokenTexts(
+            f"datasets:{name} cannot be loaded ({type(error).__name__}: {_first_line(error)}): give datasets:NAME:SPLIT of one that can"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _extra(module: str, *, extra: str) -> ModuleType:

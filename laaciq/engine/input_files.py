@@ -1,7 +1,7 @@
-"""Reading files that we did not just write ourselves: every one passes here, and what it holds is checked before it is used.
+"""Reading files that this program did not just write: all of them are opened here, and their contents are checked before use.
 
-A file must be a regular file of bounded size. A file of a folder must lie within that folder, also after all symbolic links, or in the blobs
-of the same repository in the Hugging Face cache. JSON is parsed by `laaciq.engine.json_input`, YAML by `laaciq.engine.yaml_input`.
+A file must be a regular file of bounded size. A file of a folder must be within that folder, after resolving all symbolic links, or in the
+blobs of the same repository in the Hugging Face cache. JSON is parsed by `laaciq.engine.json_input`, YAML by `laaciq.engine.yaml_input`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Refusal:
     remedy: str
 
     def of(self, path: Path | str, problem: str) -> LaaciqError:
-        """The error for one file. `problem` follows its name in a sentence."""
+        """The error for one file. `problem` follows its name in the sentence."""
         return self.error(f"{path} {problem}: {self.remedy}")
 
 
 def is_there(path: Path) -> bool:
-    """Does anything lie at `path`, even a broken link? A name that cannot be one is nowhere."""
+    """True if anything exists at `path`, even a broken link. False for an impossible name."""
     try:
         return os.path.lexists(path)
     except ValueError:  # a NUL in the name
@@ -49,7 +49,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Is there a folder at `path`?"""
+    """True if `path` is a folder."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Is there a regular file at `path`?"""
+    """True if `path` is a regular file."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
@@ -66,22 +66,23 @@ def is_file(path: Path) -> bool:
 
 def require_file(path: Path, refusal: Refusal, *, within: Path | None = None, most: int | None = None) -> Path:
     """`path`, if it is a regular file of at most `most` bytes; it is not opened. `within` is the folder that it belongs to: links must not
-    lead out of it. Without `within` the user named the file, and may have named a link."""
+    lead out of it. Without `within` the user named the file, and may have named a link.
+    """
     try:
         status = path.stat()
         if within is not None and not _lies_within(path, within):
-            raise refusal.of(path, "is a link that leads out of its folder; replace it by a copy of the file")
+            raise refusal.of(path, "is a link that leads out of its folder; replace it with a copy of the file")
     except (OSError, ValueError, RuntimeError) as error:
         raise refusal.of(path, _problem(error, path)) from None
     if not stat.S_ISREG(status.st_mode):
-        raise refusal.of(path, f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something')} and not a file")
+        raise refusal.of(path, f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something')}, not a file")
     if most is not None and status.st_size > most:
-        raise refusal.of(path, f"has {status.st_size:,} bytes, and {most:,} are the most that is read")
+        raise refusal.of(path, f"has {status.st_size:,} bytes, more than the limit of {most:,}")
     return path
 
 
 def file_inside(folder: Path, name: object, refusal: Refusal, *, named_in: Path) -> Path:
-    """The file that another file names: a relative path that does not leave the folder. That it exists is not checked."""
+    """The path of a file that another file names: relative, and within the folder. It need not exist."""
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise refusal.of(named_in, f"names {name!r} as a file")
     path = Path(name)
@@ -109,7 +110,7 @@ def read_text(path: Path, refusal: Refusal, *, within: Path | None = None, most:
 
 
 def is_text(value: str) -> bool:
-    """Can it be written as UTF-8? Half of a surrogate pair cannot."""
+    """True if the text can be written as UTF-8. Half of a surrogate pair cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -133,7 +134,7 @@ def _problem(error: Exception, path: Path) -> str:
     if isinstance(error, FileNotFoundError):
         return "is a symbolic link to nothing" if path.is_symlink() else "is missing"
     if isinstance(error, PermissionError):
-        return "may not be read by this user"
+        return "cannot be read by this user"
     if isinstance(error, OSError):
         return f"cannot be read ({error.strerror or error})"
-    return "is no possible file name"
+    return "is not a possible file name"

@@ -1,7 +1,7 @@
-"""JSON that we did not just write ourselves, from a file or from a part of one: well-formed, bounded, and of the right form.
+"""JSON that this program did not just write, from a file or from a part of one: well-formed, bounded, and of the right form.
 
-Refused are: what is not JSON, nesting deeper than 200 levels, half of a surrogate pair, a key given twice, NaN and infinity, integers of
-more than 32 digits, and whatever the schema of a record does not allow.
+Refused are: text that is not JSON, nesting deeper than 200 levels, half of a surrogate pair, a key given twice, NaN and infinity, integers
+of more than 32 digits, and everything that the schema of a record does not allow.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ _UNBOUNDED = frozenset({"time_step_limit"})
 
 
 class _Unfit(ValueError):
-    """JSON that Python would read and we do not."""
+    """JSON that Python would accept and we refuse."""
 
 
 def read_object(path: Path, refusal: Refusal, *, within: Path | None = None) -> dict[str, Any]:
-    """A file that holds one JSON object, such as config.json."""
+    """The JSON object in a file such as config.json."""
     return parse_object(read_text(path, refusal, within=within, most=MOST_SETTINGS_BYTES), path, refusal)
 
 
 def check_object(path: Path, refusal: Refusal, *, within: Path | None = None) -> None:
-    """Is this one well-formed JSON object? For large files that another library reads, such as tokenizer.json: entries are not looked at."""
+    """Raise an error unless the file is one well-formed JSON object. For large files that another library reads, such as tokenizer.json;
+    entries are not checked.
+    """
     text = read_text(path, refusal, within=within, most=MOST_SETTINGS_BYTES)
     try:
         whole = isinstance(from_json(text, allow_inf_nan=False), dict)
@@ -48,12 +50,12 @@ def check_object(path: Path, refusal: Refusal, *, within: Path | None = None) ->
 def read_record(
     path: Path, kind: type[Record], refusal: Refusal, *, within: Path | None = None, most: int = MOST_DATA_BYTES
 ) -> Record:
-    """A file that holds one result or plan of ours, written by whomever."""
+    """The result or plan of ours in a file, whoever wrote it."""
     return parse_record(read_text(path, refusal, within=within, most=most), kind, path, refusal)
 
 
 def parse_object(text: str, name: Path | str, refusal: Refusal) -> dict[str, Any]:
-    """`name` says in errors where the text comes from."""
+    """The JSON object in a text. `name` says in errors where the text comes from."""
     value = _parse(text, name, refusal)
     if not isinstance(value, dict):
         raise refusal.of(name, f"holds {_named(value)}, expected an object {{…}}")
@@ -61,7 +63,7 @@ def parse_object(text: str, name: Path | str, refusal: Refusal) -> dict[str, Any
 
 
 def parse_record(text: str, kind: type[Record], name: Path | str, refusal: Refusal) -> Record:
-    """As `parse_object`, then by the schema: strict, so that neither "3" nor 3.0 is the integer 3."""
+    """Like `parse_object`, then validated by the schema. It is strict: neither "3" nor 3.0 is the integer 3."""
     parse_object(text, name, refusal)
     try:
         return kind.model_validate_json(text, strict=True)
@@ -72,16 +74,16 @@ def parse_record(text: str, kind: type[Record], name: Path | str, refusal: Refus
 
 
 def parse_section(section: object, kind: type[Record], name: str, refusal: Refusal) -> Record:
-    """A part of a JSON file that was read before, by the schema."""
+    """A part of a JSON file that was already read, validated by the schema."""
     try:
         text = json.dumps(section)
     except (TypeError, ValueError, RecursionError) as error:
-        raise refusal.of(name, f"is no JSON ({error})") from None
+        raise refusal.of(name, f"is not JSON ({error})") from None
     return parse_record(text, kind, name, refusal)
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first of pydantic's complaints, as a sentence: `tensors.0.bits should be a valid integer`."""
+    """The first of pydantic's errors as a sentence: `tensors.0.bits should be a valid integer`."""
     first = error.errors(include_url=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))
     message = first["msg"].removeprefix("Value error, ")
@@ -116,12 +118,12 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise _Unfit(f"has an integer of {len(digits)} digits, and {_MOST_DIGITS} are the most that is read")
+        raise _Unfit(f"has an integer of {len(digits)} digits, more than the limit of {_MOST_DIGITS}")
     return int(digits)
 
 
 def _unbounded_number(value: Any) -> str | None:
-    """Where the first NaN or infinity stands; None if all numbers are finite."""
+    """Position of the first NaN or infinity; None if all numbers are finite."""
     pending: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while pending:
         place, part = pending.pop()

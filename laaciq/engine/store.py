@@ -16,25 +16,34 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from laaciq.engine.environment import versions
 from laaciq.engine.escaping import shown_command
 from laaciq.engine.file_list import content_of
 from laaciq.engine.files import remove
+from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_there, read_bytes, require_file
+from laaciq.engine.json_input import parse_section, read_object, read_record
 from laaciq.engine.output import OutputFolder
 from laaciq.engine.recipe import RECIPE
-from laaciq.errors import OutputConflict
+from laaciq.errors import LaaciqError, OutputConflict
 from laaciq.version import __version__
 
 Result = TypeVar("Result", bound=BaseModel)
 MARKER = "run.json"
 _KEYS = "keys"
 # What run.json says beside the description of the command.
-_STATE = ("laaciq", "finished", "replacing")
+UNREADABLE = Refusal(OutputConflict, "the run's folder is damaged; choose another folder, or remove this one")
+_STATE = ("laaciq", "computed_with", "finished", "replacing")
 
 
 def key_of(*parts: object) -> str:
-    """Fingerprint of values that JSON can hold, and of this version of the software."""
+    """Fingerprint of values that JSON can hold, and of the versions of all that computes."""
+    return portable_key_of(versions(), *parts)
+
+
+def portable_key_of(*parts: object) -> str:
+    """As `key_of`, with no version but this software's: for results that name the other versions that made them."""
     text = json.dumps([__version__, *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -67,7 +76,7 @@ class Store(ABC):
         if self.valid(name, key):
             try:
                 return self.read(name, kind)
-            except ValidationError:
+            except (ValidationError, LaaciqError):
                 pass  # written by another version of the class: compute it again
         result = compute()
         self.keep(name, result, key)
@@ -153,10 +162,19 @@ class RunFolder(Store):
 
     The same command resumes or repeats: `description` decides which is the same. Another command is refused, unless `overwrite`: then it
     uses the results that are still valid for it, and removes the others when it finishes. A folder that is no run's is always refused.
+    run.json names what results were `computed_with`, which their keys hold: versions, the device, the type of numbers.
     """
 
-    def __init__(self, path: Path, *, description: Mapping[str, object], overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        description: Mapping[str, object],
+        overwrite: bool = False,
+        computed_with: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = path
+        self._computed_with = dict(computed_with or versions())
         self._description = json.loads(json.dumps(dict(description), default=str))
         self._used: set[str] = set()
         self._output = OutputFolder(path, command=_command(self._description))
@@ -187,7 +205,10 @@ class RunFolder(Store):
     def valid(self, name: str, key: str) -> bool:
         """`name` is a file or a folder."""
         path, keyed = self.path / name, self.path / _key_file(name)
-        valid = path.exists() and keyed.exists() and keyed.read_bytes() == f"{key} {content_of(path)}".encode()
+        valid = path.exists() and is_there(keyed)
+        if valid and not path.is_dir():
+            require_file(path, UNREADABLE, within=self.path, most=MOST_DATA_BYTES)
+        valid = valid and read_bytes(keyed, UNREADABLE, within=self.path) == f"{key} {content_of(path)}".encode()
         if valid:
             self._used.add(name)
         return valid
@@ -204,7 +225,7 @@ class RunFolder(Store):
         return self.path / name
 
     def read(self, name: str, kind: type[Result]) -> Result:
-        return kind.model_validate_json((self.path / name).read_text(encoding="utf-8"))
+        return read_record(self.path / name, kind, UNREADABLE, within=self.path)
 
     def write(self, name: str, content: str | bytes) -> None:
         encoded = content.encode() if isinstance(content, str) else content
@@ -244,22 +265,30 @@ class RunFolder(Store):
 
     def _mark(self, *, finished: bool) -> None:
         state = {"finished": finished, **({"replacing": True} if self._replacing else {})}
-        marker = {"laaciq": __version__, **self._description, **state}
+        marker = {"laaciq": __version__, **self._description, "computed_with": self._computed_with, **state}
         self._output.write(MARKER, json.dumps(marker, indent=1).encode())
         self._finished = finished
+
+
+class _Marker(BaseModel):
+    """What run.json always says; the rest describes the command."""
+
+    model_config = ConfigDict(extra="allow")
+
+    laaciq: str
+    finished: bool
+    replacing: bool = False
+    command: str = ""
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
     """What run.json of a run's folder says: `laaciq` (the version), `finished`, and the description with its `command`; None if there is no
     run.json."""
-    try:
-        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    path = folder / MARKER
+    if not is_there(path):
         return None
-    except (OSError, ValueError):
-        marker = None
-    if not isinstance(marker, dict):
-        raise OutputConflict(f"{folder / MARKER} cannot be read: choose another folder, or remove this one")
+    marker = read_object(path, UNREADABLE, within=folder)
+    parse_section(marker, _Marker, str(path), UNREADABLE)
     return marker
 
 

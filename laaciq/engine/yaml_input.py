@@ -1,4 +1,6 @@
-"""YAML that we did not just write ourselves: one mapping of names to values, without aliases, which a few lines may blow up to gigabytes."""
+"""YAML that this program did not just write: one mapping of names to values. Aliases are refused, because a few lines can expand to
+gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _DEEPEST = 20
 
 
 class _Loader(yaml.SafeLoader):
-    """As yaml's, but refuses aliases, a key given twice, and deep nesting."""
+    """Like yaml's loader, but refuses aliases, a key given twice, and deep nesting."""
 
     depth = 0
 
@@ -31,7 +33,7 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
             if key.value in seen:
-                raise _error(f"{key.value!r} stands twice", key)
+                raise _error(f"{key.value!r} is given twice", key)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -41,7 +43,7 @@ def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
 
 
 def parse_mapping(text: str, name: object, refusal: Refusal) -> dict[str, Any]:
-    """The mapping that the text holds; empty if the text is."""
+    """The mapping in the text; empty if the text is empty."""
     try:
         content = _Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from laaciq.engine.display import Displayed
 from laaciq.stats.estimate import Estimate
@@ -10,6 +12,10 @@ from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
+
+
+_Count = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Likelihood(StrictModel):
@@ -30,21 +36,32 @@ class LanguageResult(StrictModel):
     language: str
     name: str
     script: str
-    passages: int
-    documents: int
-    tokens: int
-    bytes: int
+    passages: _Count
+    documents: _Count
+    tokens: _Count
+    bytes: _Count
     original: Likelihood
     quantized: Likelihood
     loss: Estimate
     degradation: Estimate | None
     relative_bits: Estimate
     bits_per_passage: Estimate | None
-    kl_per_token: float
-    top_agreement: float
+    kl_per_token: Annotated[float, Field(ge=0)]
+    top_agreement: _Share
     served: bool
     collapsed: bool
     hurt: bool
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.degradation is None) != self.collapsed:
+            raise ValueError("a language has a degradation exactly if it did not collapse")
+        if self.documents > self.passages:
+            raise ValueError("a language has more documents than passages")
+        for estimate in (self.loss, self.degradation, self.relative_bits, self.bits_per_passage):
+            if estimate is not None and (estimate.low > estimate.value or estimate.value > estimate.high):
+                raise ValueError("an interval does not hold its estimate")
+        return self
 
     @property
     def judged(self) -> bool:
@@ -55,6 +72,7 @@ class LanguageResult(StrictModel):
 class Disparity(StrictModel):
     """How unequal the losses are: max D − min D over the languages that are served and did not collapse.
 
+    `worst` is the largest D of any language, with the interval of a maximum: the language that came out worst need not be the worst.
     `plug_in` is the observed value with its interval, which alone decides whether languages differ beyond noise. `noise_floor` is the
     largest value that noise explains: languages differ beyond noise exactly if `plug_in` exceeds it. `cross_fitted` and
     `cross_fitted_worst` (D of the worst language) choose worst and best on one half of the documents and estimate on the other.
@@ -62,12 +80,13 @@ class Disparity(StrictModel):
     distribution under equal means.
     """
 
+    worst: Estimate
     plug_in: Estimate
     noise_floor: float
     cross_fitted: float
     cross_fitted_worst: float
     between_deviation: float
-    heterogeneity_p: float
+    heterogeneity_p: _Share
     worst_language: str
     best_language: str
 
@@ -98,16 +117,33 @@ class Summary(StrictModel):
 class Evaluation(Displayed, StrictModel):
     """A quantized model against its original, by language."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     original: str
     quantized: str
     texts: str
     parallel: bool
     served_bound: float
-    languages: list[LanguageResult]
+    languages: list[LanguageResult] = Field(min_length=1)
     disparity: Disparity | None
     summary: Summary
     verdict: str
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        codes = [result.language for result in self.languages]
+        judged = {result.language for result in self.judged}
+        if len(set(codes)) < len(codes):
+            raise ValueError("a language is there twice")
+        if (self.disparity is None) != (len(judged) < 2):
+            raise ValueError("there is a disparity exactly if at least two languages are served and did not collapse")
+        named = {self.disparity.worst_language, self.disparity.best_language} if self.disparity else set()
+        named |= {*self.summary.worst_quarter_languages, *self.summary.worst_by.values()}
+        if strange := named - judged:
+            raise ValueError(f"{min(strange)} is among the worst or the best languages, and is not one that is judged")
+        for state, listed in (("collapsed", self.summary.collapsed), ("not served", self.summary.not_served)):
+            if set(listed) != {r.language for r in self.languages if _state(r) == state}:
+                raise ValueError(f"the list of languages that are {state} is not that of their results")
+        return self
 
     def __getitem__(self, code: str) -> LanguageResult:
         return next(result for result in self.languages if result.language == code)
@@ -123,6 +159,13 @@ class Evaluation(Displayed, StrictModel):
         return min((r.documents for r in self.languages if r.served), default=0)
 
     @property
+    def worst(self) -> Estimate | None:
+        """The largest D of any judged language, with its interval; None if no language is judged."""
+        if self.disparity is not None:
+            return self.disparity.worst
+        return self.judged[0].degradation if self.judged else None
+
+    @property
     def judged(self) -> list[LanguageResult]:
         """The languages in disparity and rankings: served and not collapsed, worst first."""
         return [r for r in self.worst_first if r.judged]
@@ -132,3 +175,9 @@ class Evaluation(Displayed, StrictModel):
         from laaciq.frames import flat_frame
 
         return flat_frame([result.model_dump() for result in self.languages])
+
+
+def _state(result: LanguageResult) -> str:
+    if not result.served:
+        return "not served"
+    return "collapsed" if result.collapsed else "judged"

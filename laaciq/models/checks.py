@@ -1,4 +1,4 @@
-"""What a model's files must hold before transformers reads them, and what a loaded model must have become of them."""
+"""Checks of a model's files before transformers reads them, and of the loaded model."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from laaciq.models.safetensors_files import tensor_headers
 
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+_MASKS = ("BOOL", "U8")
 _OTHER_SETTINGS = ("special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template.json")
 
 
 def check_files(folder: ModelFolder) -> None:
-    """Refuse files that are missing, lie elsewhere, contradict each other or would make transformers build what they do not hold. Of weights
-    only headers are read."""
+    """Raise an error for files that are missing, outside the folder, contradictory, or that would make transformers build more than they
+    hold. Of weights only headers are read.
+    """
     configuration = folder.configuration
     if configuration is None:
         read_gguf_header(folder.weight_files[0])
@@ -43,15 +45,17 @@ def _check_headers(folder: ModelFolder, configuration: ModelConfiguration) -> No
     if configuration.quantization_config is not None:
         return
     for name, header in headers.items():
-        # Masks and positions may be stored as integers; weights may not.
-        if name.endswith(".weight") and not header.is_floating:
+        # Masks and positions may be stored as integers, and GPT-2's mask is called a bias; weights and biases may not.
+        is_code = not header.is_floating and (name.endswith(".weight") or header.dtype not in _MASKS)
+        if is_code and name.endswith((".weight", ".bias")):
             raise COPY_AGAIN.of(
-                folder.name, f"has {name} as {header.dtype}, and config.json does not say how such codes become weights"
+                folder.name,
+                f"has {name} as {header.dtype}, and config.json does not say how these codes become weights",
             )
 
 
 def _check_settings(folder: Path) -> None:
-    """Those that transformers reads beside config.json: objects in JSON that name no file elsewhere."""
+    """Check the settings that transformers reads beside config.json: JSON objects that name no file elsewhere."""
     if (folder / _TOKENIZER).exists():
         check_object(folder / _TOKENIZER, COPY_AGAIN, within=folder)
     for name in (*_OTHER_SETTINGS, _TOKENIZER_CONFIG):
@@ -63,7 +67,7 @@ def _check_settings(folder: Path) -> None:
 
 
 def misfit(folder: ModelFolder, module: nn.Module) -> str | None:
-    """The first tensor whose shape in the files is not that of the model, in words; None where none is known."""
+    """The first tensor whose shape in the files differs from the model's, in words; None if there is none."""
     if folder.gguf_file is not None or folder.weight_files[0].suffix != ".safetensors":
         return None
     prefix = f"{getattr(module, 'base_model_prefix', '')}."
@@ -71,24 +75,27 @@ def misfit(folder: ModelFolder, module: nn.Module) -> str | None:
     for name, parameter in module.named_parameters():
         shape = stored.get(name.removeprefix(prefix))
         if shape is not None and shape != tuple(parameter.shape):
-            return f"{name} has shape {shape}, and by config.json it has {tuple(parameter.shape)}"
+            return f"{name} has shape {shape}, but config.json gives {tuple(parameter.shape)}"
     return None
 
 
 def check_loaded(module: Any, info: Mapping[str, Any], name: str, hint: str = "") -> None:
-    """Refuse a model that its files do not fill, and files that hold more than the model takes; `info` is transformers' loading report."""
+    """Raise an error for a model that its files do not fill, and for files with more than the model uses; `info` is transformers' loading
+    report.
+    """
     if missing := sorted(info["missing_keys"]):
         raise BrokenModel(
             f"{name} is half-written: {len(missing)} tensors are missing, {missing[0]} first; copy it again{hint}"
         )
     if unused := _unused(module, info["unexpected_keys"]):
-        raise COPY_AGAIN.of(name, f"has {unused}, which has no place in the model that config.json describes")
+        raise COPY_AGAIN.of(name, f"has {unused}, which is not part of the model that config.json describes")
     check_finite(module, name)
 
 
 def _unused(module: nn.Module, unexpected: set[str]) -> str | None:
-    """A tensor of a further block or of a linear layer, which the model does without. Others are often harmless: old buffers, heads for
-    other tasks."""
+    """A tensor of another block or of a linear layer that the model does not use. Others are often harmless: old buffers, heads for other
+    tasks.
+    """
     if not unexpected:
         return None
     modules = dict(module.named_modules())

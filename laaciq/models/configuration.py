@@ -1,4 +1,4 @@
-"""The entries of config.json that this package reads, and those that decide how much transformers builds before it looks at any weight."""
+"""The entries of config.json that this package reads, and those that decide how much transformers builds before it reads any weight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class ModelConfiguration(BaseModel):
-    """config.json, or its part on the text model. Whatever else stands there is for transformers, which checks it."""
+    """config.json, or its part on the text model. Other entries are for transformers, which checks them."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -38,7 +38,7 @@ class ModelConfiguration(BaseModel):
 
     @property
     def blocks(self) -> int:
-        """The most blocks that any entry states; 0 where none does."""
+        """The largest number of blocks in any entry; 0 if there is none."""
         stated = (self.num_hidden_layers, self.n_layer, self.num_layers, self.encoder_layers, self.decoder_layers)
         inner = 0 if self.text_config is None else self.text_config.blocks
         return max(inner, *(count or 0 for count in stated))
@@ -51,6 +51,6 @@ def read_configuration(folder: Path) -> ModelConfiguration:
 
 
 def require_blocks(stated: int, tensors: int, name: str) -> None:
-    """Refuse more blocks than the files have tensors, before transformers builds them all."""
+    """Raise an error if there are more blocks than tensors in the files, before transformers builds them."""
     if stated > max(tensors, _MOST_BLOCKS):
         raise COPY_AGAIN.of(name, f"is configured for {stated} blocks, and its files hold {tensors} tensors")

@@ -39,7 +39,7 @@ class ModelFolder:
 
     @property
     def weight_files(self) -> list[Path]:
-        """The files that hold the weights, those that transformers reads; every shard that the index names must be there."""
+        """The weight files that transformers reads; an error if a shard in the index is missing."""
         if self.gguf_file is not None:
             return [require_file(self.path / self.gguf_file, COPY_AGAIN)]
         shards = sorted(set(self.indexed.values()))
@@ -47,12 +47,12 @@ class ModelFolder:
             shards = [self.path / _WHOLE]
         files = shards or sorted(self.path.glob("*.safetensors")) or self._pickled
         if not files:
-            raise BrokenModel(f"{self.path} holds no weights: expected {_WHOLE} or its shards")
+            raise BrokenModel(f"{self.path} has no weights: expected {_WHOLE} or its shards")
         return [require_file(file, COPY_AGAIN, within=self.path) for file in files]
 
     @property
     def indexed(self) -> dict[str, Path]:
-        """The file of every tensor by the index of shards; empty where there is no index."""
+        """The file of every tensor, from the index of shards; empty if there is no index."""
         shards = self._shards(_INDEX, ".safetensors")
         if shards and is_there(self.path / _WHOLE) and set(shards.values()) != {self.path / _WHOLE}:
             raise BrokenModel(f"{self.path} has {_WHOLE} and an index of other shards: remove one of the two")
@@ -60,7 +60,7 @@ class ModelFolder:
 
     @property
     def _pickled(self) -> list[Path]:
-        """Weights in the format that torch writes, which transformers loads without running code in them."""
+        """Weights in torch's format, which transformers loads without running code in them."""
         shards = sorted(set(self._shards(_PICKLED_INDEX, ".bin").values()))
         return [self.path / _PICKLED] if is_there(self.path / _PICKLED) else shards
 
@@ -81,7 +81,7 @@ class ModelFolder:
 
     @property
     def configuration(self) -> ModelConfiguration | None:
-        """What config.json says; None for GGUF."""
+        """The contents of config.json; None for GGUF."""
         return read_configuration(self.path) if self.gguf_file is None else None
 
     @property
@@ -91,7 +91,7 @@ class ModelFolder:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when any file of the model changes."""
+        """A digest that changes with any file of the model."""
         digest = hashlib.sha256()
         described = [p for p in self.path.glob("*.json") if self.gguf_file is None]
         for path in sorted({*described, *self.weight_files}):
@@ -101,7 +101,7 @@ class ModelFolder:
 
 
 def find_model(source: str | Path) -> ModelFolder:
-    """Resolve the name of a model to its files; downloads only a hub model that is not on this machine yet."""
+    """The files of a model by its name. Downloads only a hub model that is not on this machine yet."""
     name = str(source)
     if name == REFERENCE:
         return ModelFolder(name, reference.path())
@@ -116,9 +116,9 @@ def find_model(source: str | Path) -> ModelFolder:
 
 
 def _checked(folder: ModelFolder) -> ModelFolder:
-    """The folder, if every file in it that transformers would read is one that may be read. Large files are not opened."""
+    """The folder; an error if transformers would read a file that is not allowed. Large files are not opened."""
     if not is_there(folder.path / CONFIG):
-        raise BrokenModel(f"{folder.name} is no model folder: it has no {CONFIG}")
+        raise BrokenModel(f"{folder.name} is not a model folder: it has no {CONFIG}")
     if is_there(folder.path / _ADAPTER):
         raise BrokenModel(f"{folder.name} is an adapter for another model ({_ADAPTER}): merge it into that model first")
     if distributed := next(folder.path.glob(_DISTRIBUTED), None):

@@ -13,7 +13,7 @@ from laaciq.engine.input_files import Refusal, require_file
 from laaciq.errors import BrokenModel
 from laaciq.models.gguf_file import import_gguf
 
-_REFUSAL = Refusal(BrokenModel, "the file is no GGUF of a model, or it is damaged; copy or convert it again")
+_REFUSAL = Refusal(BrokenModel, "the file is not a GGUF model, or it is damaged; copy or convert it again")
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 # By the number of the type: unsigned and signed integers, floats and truth values; 8 is a string and 9 a list.
@@ -25,12 +25,12 @@ _MOST_DIMENSIONS = 4
 
 
 class _Damaged(Exception):
-    """What is wrong, to follow the name of the file in a sentence."""
+    """A problem, in words that follow the name of the file in a sentence."""
 
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """Metadata by key, of lists only their lengths; and the shapes of tensors by name, outputs first."""
+    """Metadata by key, for lists only their lengths; and the shapes of tensors by name, outputs first."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -45,7 +45,9 @@ class GgufHeader:
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """Every key, type, length and offset of the file is possible, and it says which architecture it is and how many blocks it has."""
+    """The header of a GGUF file. An error unless every key, type, length and offset is possible, and the architecture and the number of
+    blocks are given.
+    """
     require_file(path, _REFUSAL)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -58,7 +60,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 @dataclass
 class _Cursor:
-    """Reads one value after the other, and never beyond the end."""
+    """Reads one value after the other, never beyond the end."""
 
     content: mmap.mmap
     place: int = 0
@@ -113,7 +115,9 @@ def _header(cursor: _Cursor) -> GgufHeader:
         raise _Damaged("does not begin with GGUF")
     version = cursor.scalar("I")
     if version not in _VERSIONS:
-        raise _Damaged(f"has version {version} of the format, and {' and '.join(map(str, _VERSIONS))} are read")
+        raise _Damaged(
+            f"has version {version} of the format; versions {' and '.join(map(str, _VERSIONS))} are supported"
+        )
     tensors, keys = cursor.scalar("Q"), cursor.scalar("Q")
     header = GgufHeader()
     for _ in range(keys):
@@ -133,7 +137,7 @@ def _header(cursor: _Cursor) -> GgufHeader:
 
 
 def _tensor_end(cursor: _Cursor, header: GgufHeader) -> int:
-    """Note one tensor, and return where its data end, counted from where all data begin."""
+    """Record one tensor, and return the end of its data, relative to the beginning of all data."""
     gguf = import_gguf()
     name, dimensions = cursor.string(), cursor.scalar("I")
     if name in header.tensors:
@@ -147,7 +151,7 @@ def _tensor_end(cursor: _Cursor, header: GgufHeader) -> int:
     except (KeyError, ValueError):
         raise _Damaged(f"has the unknown type {kind} for the tensor {name!r}") from None
     if not all(shape) or shape[0] % block:
-        raise _Damaged(f"has the shape {shape} for the tensor {name!r}, which is no number of blocks of {block}")
+        raise _Damaged(f"has the shape {shape} for the tensor {name!r}, which does not divide into blocks of {block}")
     header.tensors[name] = tuple(reversed(shape))
     return offset + math.prod(shape) // block * stored
 

@@ -56,7 +56,7 @@ class LanguageModel:
             value = getattr(config, key, None)
             if isinstance(value, int) and value > 0:
                 # RoBERTa's positions start after the padding index.
-                offset = config.pad_token_id + 1 if "roberta" in config.model_type else 0
+                offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
                 return value - offset
         return None
 
@@ -85,7 +85,7 @@ def load(
     with _loading(f"{folder.name} does not load", hint, lambda: misfit(folder, _without_weights(folder)[1])):
         config = read_config(folder)
         kind = _kind(config)
-        default = torch.float32 if place.type == "cpu" else "auto"
+        default = default_dtype(place)
         if form is None:
             module, info = _AUTO_CLASS[kind].from_pretrained(
                 folder.path,
@@ -156,6 +156,18 @@ def pick_device(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise BadOption("no CUDA device here: give --device cpu or auto")
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def default_dtype(place: torch.device) -> torch.dtype | str:
+    """In which a model computes: `auto` is the type of the checkpoint."""
+    return torch.float32 if place.type == "cpu" else "auto"
+
+
+def device_kind(place: torch.device) -> str:
+    """Another kind of processor adds floats in another order."""
+    if place.type == "cuda":
+        return torch.cuda.get_device_name(place)
+    return f"{place.type}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _kind(config: Any) -> Kind:

@@ -1,4 +1,4 @@
-"""The weights of a model in safetensors files: their headers, and tensors one at a time, mapped and not copied."""
+"""The weights of a model in safetensors files: their headers, and tensors one at a time, memory-mapped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAPPED_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class TensorHeader:
-    """What a file says of one tensor; `dtype` in the words of safetensors, such as BF16."""
+    """The header of one tensor; `dtype` in the words of safetensors, such as BF16."""
 
     file: Path
     shape: tuple[int, ...]
@@ -33,22 +33,22 @@ class TensorHeader:
 
 
 def tensor_headers(folder: ModelFolder) -> dict[str, TensorHeader]:
-    """Every tensor of a safetensors model by name, each where the index says that it is."""
+    """The header of every tensor of a safetensors model, by name, each in the file that the index names."""
     headers = headers_of(folder.weight_files)
     for name, path in folder.indexed.items():
         if name not in headers or headers[name].file != path:
-            raise COPY_AGAIN.of(folder.path, f"lacks {name} in {path.name}, where its index says that it is")
+            raise COPY_AGAIN.of(folder.path, f"lacks {name} in {path.name}, where its index places it")
     return headers
 
 
 def headers_of(files: Iterable[Path]) -> dict[str, TensorHeader]:
-    """Every tensor of some files by name; no two files may have the same."""
+    """The header of every tensor of some files, by name; an error if two files have the same."""
     headers: dict[str, TensorHeader] = {}
     for path in files:
         with _opened(path) as file:
             for name in list(file.keys()):
                 if name in headers:
-                    raise COPY_AGAIN.of(path, f"has {name}, and so has {headers[name].file.name}")
+                    raise COPY_AGAIN.of(path, f"has {name}, and so does {headers[name].file.name}")
                 part = file.get_slice(name)
                 headers[name] = TensorHeader(path, tuple(part.get_shape()), str(part.get_dtype()))
     return headers

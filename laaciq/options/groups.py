@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from laaciq.options.base import Options
-from laaciq.options.values import BUILTIN, REFERENCE, Bits, GroupSize, Languages, Source
+from laaciq.options.values import BUILTIN, MOST_SEED, REFERENCE, Bits, GroupSize, Languages, Source
 
 
 class ModelOptions(Options):
@@ -46,7 +46,7 @@ class ReadOptions(Options):
         description="Most tokens per forward pass; longer passages are read in sliding windows. Default: what the model allows, up to 2048.",
     )
     chat: bool = Field(default=False, description="Wrap every passage in the model's chat template.")
-    seed: int = Field(default=0, ge=0, description="Random seed for splits and resampling.")
+    seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Random seed for splits and resampling.")
 
 
 class MeasureOptions(ReadOptions):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import MeasuredModelOptions, MeasureOptions, PassageOptions, TextOptions
-from laaciq.options.values import ExportFormatName, Source
+from laaciq.options.values import MOST_SEED, ExportFormatName, Source
 
 _MEASURED = frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields, *PassageOptions.model_fields})
 
@@ -82,4 +82,4 @@ class TasksOptions(TextOptions):
 
     verb: ClassVar[str] = "tasks"
 
-    seed: int = Field(default=0, ge=0, description="Random seed for the split, as in 'laaciq run'.")
+    seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Random seed for the split, as in 'laaciq run'.")

@@ -93,6 +93,8 @@ class MixtureOptions(GridOptions, PassageOptions, MeasuredModelOptions):
     @field_validator("calibration_passages")
     @classmethod
     def _positive(cls, passages: tuple[int, ...]) -> tuple[int, ...]:
+        if not passages:
+            raise BadOption("--calibration-passages names no numbers: give for example 2,10")
         if wrong := [number for number in passages if number < 1]:
             raise BadOption(f"--calibration-passages {wrong[0]} is too few: give 1 or more")
         return passages

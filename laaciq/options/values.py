@@ -21,6 +21,10 @@ FULL_BITS = 16
 MOST_KEPT = 10.0
 # κ above which a block is an outlier block.
 OUTLIER_KURTOSIS = 50.0
+# Largest weight of a language against another's.
+MOST_WEIGHT = 1e6
+# Largest seed that all random generators take, with room for the seeds that are derived from it.
+MOST_SEED = 2**32 - 2**16
 
 # What a plan minimises; see laaciq.planning.objectives.
 Objective = Literal["worst", "worst-quarter", "worst-and-spread", "mean"]
@@ -69,6 +73,14 @@ def _keepable(percent: float) -> float:
     return percent
 
 
+def _nameable(source: str, field: ValidationInfo) -> str:
+    if not source.strip():
+        raise BadOption(f"{flag(str(field.field_name))} is empty: give a path or a name")
+    if "\0" in source or any("\ud800" <= character <= "\udfff" for character in source):
+        raise BadOption(f"{flag(str(field.field_name))} {source!r} is not a name in UTF-8: rename the file or folder")
+    return source
+
+
 def _some(names: tuple[str, ...], field: ValidationInfo) -> tuple[str, ...]:
     if not names or not all(name.strip() for name in names):
         raise BadOption(f"{flag(str(field.field_name))} names no language: give codes or names, such as eng,swa")
@@ -88,7 +100,7 @@ def parse_language_weight(entry: str) -> tuple[str, float]:
         weight = float(number)
     except ValueError:
         weight = math.nan
-    if not separator or not name.strip() or not (math.isfinite(weight) and weight >= 0):
+    if not separator or not name.strip() or not 0 <= weight <= MOST_WEIGHT:
         raise BadOption(f"--language-weight {entry!r} is not a weight: write for example 'swa=3'")
     return name.strip(), weight
 
@@ -97,7 +109,9 @@ Bits = Annotated[int, AfterValidator(_offered)]
 KeptPercent = Annotated[float, AfterValidator(_keepable)]
 GroupSize = Annotated[int | Literal["channel", "tensor"], AfterValidator(_positive)]
 # A path or a name; Python callers may give a `Path`.
-Source = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
+Source = Annotated[
+    str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value), AfterValidator(_nameable)
+]
 Languages = Annotated[tuple[str, ...], AfterValidator(_some)]
 Entries = Annotated[tuple[str, ...], Repeated()]
 LanguageWeights = Annotated[tuple[str, ...], Repeated(), AfterValidator(_weights)]

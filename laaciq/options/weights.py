@@ -10,6 +10,7 @@ from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import GridOptions
 from laaciq.options.methods import METHODS, find_method, readers
 from laaciq.options.values import (
+    FULL_BITS,
     OUTLIER_KURTOSIS,
     Bits,
     Effort,
@@ -45,6 +46,7 @@ class PlanningOptions(Options):
     budget: float | None = Field(
         default=None,
         gt=0,
+        le=FULL_BITS,
         description="Size limit in bits per weight, scales included. Default: the size of a symmetric grid with --bits and --group-size.",
     )
     budget_for: Literal["blocks", "model"] = Field(
@@ -144,7 +146,9 @@ class RuleOptions(Options):
     rank: int = Field(
         default=0, ge=0, description="Rank of a low-rank 16-bit correction of every quantized layer; 0 adds none."
     )
-    table_overhead: float = Field(default=0.5, gt=0, description="Most bits per weight that language tables may add.")
+    table_overhead: float = Field(
+        default=0.5, gt=0, le=FULL_BITS, description="Most bits per weight that language tables may add."
+    )
     separate: bool = Field(
         default=False, description="Write one checkpoint per language, or per group of languages in --protect."
     )

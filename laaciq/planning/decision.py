@@ -71,9 +71,10 @@ def needs_profile(options: WeightOptions) -> bool:
 def decision_key(session: Session, options: WeightOptions) -> str:
     """The key of everything that decides the plans and their weights; known before anything is computed."""
     if not needs_profile(options):
-        return key_of("plans", session.folder.fingerprint, options.model_dump(), plan_file_fingerprint(options.plan))
+        parts = (session.computed_with, session.folder.fingerprint, options.model_dump())
+        return key_of("plans", *parts, plan_file_fingerprint(options.plan))
     texts = (session.split.calibration.fingerprint, session.split.validation.fingerprint)
-    read = (session.folder.fingerprint, texts, session.options.model_dump(), session.place.type)
+    read = (session.folder.fingerprint, texts, session.options.model_dump(), session.computed_with)
     return key_of("plans", read, options.model_dump(), plan_file_fingerprint(options.plan))
 
 

@@ -22,12 +22,14 @@ from laaciq.planning.objectives import objective_value, quarter
 
 # Largest relative gap between the plan and the proved bound, and the time after which the best plan so far is taken.
 GAP, SECONDS = 0.005, 30.0
+# The status that scipy gives a solution that was cut short.
+_TIMED_OUT = 1
 
 
 @dataclass(frozen=True)
 class Allocation:
     """`chosen` is the choice for every tensor group, with its `losses` by language and its `size` in bits. `gap` is the relative distance
-    of `value` from the proved bound.
+    of `value` from the proved bound. `timed_out`: the solver reached its time limit before the requested gap.
     """
 
     chosen: list[int]
@@ -35,6 +37,7 @@ class Allocation:
     size: int
     value: float
     gap: float
+    timed_out: bool
 
 
 def allocate(
@@ -60,7 +63,7 @@ def allocate(
     few_sizes = [size[rows] for size, rows in zip(sizes, kept, strict=True)]
     limit = budget
     while True:
-        picked, bound = _solve(few, few_sizes, limit, objective, weights, gap, seconds)
+        picked, bound, timed_out = _solve(few, few_sizes, limit, objective, weights, gap, seconds)
         size = int(sum(size[c] for size, c in zip(few_sizes, picked, strict=True)))
         if size <= budget:
             break
@@ -73,6 +76,7 @@ def allocate(
         size=size,
         value=value,
         gap=max(0.0, value - bound) / max(abs(value), 1e-12),
+        timed_out=timed_out,
     )
 
 
@@ -98,8 +102,8 @@ def _solve(
     weights: np.ndarray | None,
     gap: float,
     seconds: float,
-) -> tuple[list[int], float]:
-    """The choice for every group, and the proved lower bound of the objective."""
+) -> tuple[list[int], float, bool]:
+    """The choice for every group, the proved lower bound of the objective, and whether the time limit was reached."""
     table = np.concatenate(losses)
     scale = max(float(np.abs(table).max()), 1e-30)
     table = table / scale
@@ -122,7 +126,7 @@ def _solve(
     if solution.x is None:
         raise BadOption(f"the solver found no plan in {seconds:g} s: give a larger --budget")
     parts = np.split(solution.x[:binaries], np.cumsum(counts)[:-1])
-    return [int(part.argmax()) for part in parts], float(solution.mip_dual_bound) * scale
+    return [int(part.argmax()) for part in parts], float(solution.mip_dual_bound) * scale, solution.status == _TIMED_OUT
 
 
 def _linear(

@@ -6,7 +6,7 @@ Planning reads calibration and validation text, never test text. Slow results ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 
@@ -69,6 +69,7 @@ class Planner:
     calibration: Calibration
     validation: Texts
     options: WeightOptions
+    timed_out: bool = field(default=False, init=False)
 
     @property
     def languages(self) -> list[str]:
@@ -95,7 +96,8 @@ class Planner:
     def _text_key(self) -> str:
         texts = (self.calibration.texts.fingerprint, self.validation.fingerprint)
         session = self.session
-        return key_of(session.folder.fingerprint, texts, session.options.model_dump(), self.options.effort)
+        read = (session.folder.fingerprint, texts, session.options.model_dump(), session.computed_with)
+        return key_of(read, self.options.effort)
 
     def share(self, passages: int) -> int:
         """Passages per language, given a number of passages over all languages."""
@@ -149,10 +151,12 @@ class Planner:
         self, space: SearchSpace, *, limit: int | None = None, gap: float = GAP, seconds: float = SECONDS
     ) -> Allocation:
         losses = [space.scale * by_choice for by_choice in space.losses]
-        return allocate(
+        allocation = allocate(
             losses, space.sizes, limit or self.budget.bits, self.options.objective,
             weights=self.user_weights, gap=gap, seconds=seconds,
         )  # fmt: skip
+        self.timed_out |= allocation.timed_out
+        return allocation
 
     def probe(self, space: SearchSpace, number: int) -> Probe:
         """A random plan of about the budget's size, predicted and measured. It is the best plan for losses multiplied by random factors."""
@@ -160,7 +164,7 @@ class Planner:
         noisy = replace(space, losses=[losses * random.lognormal(0, 1) for losses in space.losses])
         least = int(sum(size.min() for size in space.sizes))
         limit = max(least, int(self.budget.bits * random.uniform(0.85, 1.15)))
-        chosen = self.allocate(noisy, limit=limit, gap=0.1, seconds=5.0).chosen
+        chosen = self.allocate(noisy, limit=limit, gap=0.1).chosen
         plan = self.plan(space.tensors(chosen), equal_weights(self.languages))
         measured = self.measure(f"probe-{number}", plan)
         return Probe(predicted=space.predict(np.array(chosen)).tolist(), measured=measured.losses)

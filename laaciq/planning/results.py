@@ -73,10 +73,10 @@ class Planning(StrictModel):
     A language's loss on validation text is its divergence, KL(original ‖ quantized) in nats per token, times `nll_per_kl`: the rise of NLL
     per nat of divergence. Divergence varies far less between passages than the rise itself, so few passages suffice to compare rounds; the
     ratio of the two in a language hardly depends on the plan. `scale` is measured over predicted loss, by language. No text of `held_out`
-    languages was read.
+    languages was read. `timed_out`: a time limit stopped the solver, so that another plan may come out on another machine.
     """
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     plan: Plan
     objective: Objective
     effort: Effort
@@ -85,6 +85,7 @@ class Planning(StrictModel):
     nll_per_kl: list[float]
     scale: list[float]
     gap: float
+    timed_out: bool
     rounds: list[Round]
     chosen: int
     probes: list[Probe]

@@ -41,6 +41,7 @@ def search_plan(session: Session, calibration: Calibration, options: WeightOptio
     best = search.measured[search.best]
     # Tuned once, when it is written: tuning every tried plan would take several times as long.
     tuned = preset.tuned if options.tune is None else options.tune
+    front = pareto_front(planner, search.space) if preset.front else []
     planning = Planning(
         plan=best.plan.model_copy(update={"tuned": tuned}),
         objective=options.objective,
@@ -54,7 +55,8 @@ def search_plan(session: Session, calibration: Calibration, options: WeightOptio
         chosen=search.best,
         probes=search.probes,
         agreement=agreement(search.probes, search.space.scale, search.nll_per_kl),
-        front=pareto_front(planner, search.space) if preset.front else [],
+        front=front,
+        timed_out=planner.timed_out,
     )
     return planning, best.layers
 

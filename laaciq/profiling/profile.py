@@ -14,6 +14,7 @@ from laaciq.engine.store import MemoryStore, Store, key_of
 from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.models.architecture import architecture_facts
+from laaciq.models.loading import device_kind
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import Activations, collect
 from laaciq.profiling.alignment import Alignment, alignment
@@ -67,7 +68,7 @@ def profile_model(
     with progress.stage("reading", len(texts.languages)) as advance:
         for code in texts.languages:
             measured = (model.folder.fingerprint, texts.fingerprint, code, options.model_dump(), outlier_kurtosis)
-            key = key_of("read", measured, exposure.get(code))
+            key = key_of("read", measured, exposure.get(code), device_kind(model.device), str(model.module.dtype))
             read.append(store.result(f"languages/{code}.json", _LanguageProfile, key, partial(reader.read, code)))
             advance(1)
     sample = texts[PIVOT if PIVOT in texts.languages else texts.languages[0]].texts[0]

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from laaciq.corpus import Passages, Texts
+from laaciq.engine.threads import one_thread
 from laaciq.errors import BadOption, BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
@@ -105,6 +106,7 @@ def spectral_entropy(eigenvalues: torch.Tensor) -> float:
     return -torch.special.xlogy(share, share).sum().item()
 
 
+@one_thread()
 def population_entropy(eigenvalues: torch.Tensor, samples: int, width: int) -> float:
     """H of the population, from the positive eigenvalues of the covariance of `samples` independent draws (less one for the mean).
 
@@ -131,6 +133,7 @@ def population_entropy(eigenvalues: torch.Tensor, samples: int, width: int) -> f
     return entropy + floor * min(samples * flat, width - samples)
 
 
+@one_thread()
 def _entropies(count: int, total: torch.Tensor, squares: torch.Tensor) -> tuple[float, float]:
     """Plug-in and corrected H of tokens with this count, sum and second moment."""
     if count < 3:

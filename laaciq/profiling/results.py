@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, field_validator, model_validator
 
 from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
+from laaciq.engine.input_files import Refusal
+from laaciq.engine.json_input import read_record
 from laaciq.errors import BadOption
 from laaciq.profiling.alignment import Alignment
 from laaciq.profiling.redundancy import SpectralRedundancy
@@ -20,6 +22,8 @@ from laaciq.strict import StrictModel
 
 if TYPE_CHECKING:
     import pandas
+
+_PROFILE_AGAIN = Refusal(BadOption, "the profile is damaged or of another version; make it again with 'laaciq profile'")
 
 
 def pack_floats(values: np.ndarray) -> str:
@@ -117,6 +121,18 @@ class LanguageActivations(StrictModel):
     predictive_redundancy: float | None = None
     exposure_tokens: int | None
 
+    @field_validator("input_moments")
+    @classmethod
+    def _packed(cls, moments: dict[str, str]) -> dict[str, str]:
+        for name, text in moments.items():
+            try:
+                whole = len(base64.b64decode(text, validate=True)) % 4 == 0
+            except ValueError:
+                whole = False
+            if not whole:
+                raise ValueError(f"{name} holds no 32-bit floats in base64")
+        return moments
+
     def input_mean_squares(self, tensor: str) -> np.ndarray:
         """E[x_j²] of every input j of a linear layer."""
         return unpack_floats(self.input_moments[tensor])
@@ -134,12 +150,22 @@ class Profile(Displayed, StrictModel):
     architecture: Architecture
     tensors: list[WeightStatistics]
     components: list[ComponentWeights]
-    blocks: list[BlockWeights]
+    blocks: list[BlockWeights] = Field(min_length=1)
     super_weights: list[SuperWeight]
     predictive_blocks: list[int] | None = None
-    languages: list[LanguageActivations]
+    languages: list[LanguageActivations] = Field(min_length=1)
     tokenization: list[Tokenization]
     alignment: list[Alignment]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        codes = [result.language for result in self.languages]
+        if len(set(codes)) < len(codes):
+            raise ValueError("a language is there twice")
+        for result in self.languages:
+            if not len(result.norms) == len(result.fractions) == len(self.blocks):
+                raise ValueError(f"{result.language} has norms of {len(result.norms)} blocks of {len(self.blocks)}")
+        return self
 
     def __getitem__(self, code: str) -> LanguageActivations:
         return next(result for result in self.languages if result.language == code)
@@ -156,11 +182,9 @@ class Profile(Displayed, StrictModel):
         write_text(path, self.model_dump_json())
 
     @classmethod
-    def read(cls, path: Path) -> Profile:
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (ValidationError, UnicodeDecodeError):
-            raise BadOption(f"{path} is not a profile of this version: make it again with 'laaciq profile'") from None
+    def read(cls, path: Path, *, within: Path | None = None) -> Profile:
+        """The profile in a file; `within` is the folder that the file belongs to."""
+        return read_record(path, cls, _PROFILE_AGAIN, within=within)
 
     def frame(self) -> pandas.DataFrame:
         """A pandas table with one row per language, without the long lists."""

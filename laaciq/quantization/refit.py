@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 
+from laaciq.engine.threads import one_thread
 from laaciq.quantization.grid import Grid, QuantizedMatrix, group, ungroup
 from laaciq.quantization.plan import TensorPlan
 
@@ -59,9 +60,9 @@ def _refit_rows(
     damp = _DAMPING * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None] + 1e-30
     start = shared.double()
     residual = target - (gram @ start[..., None])[..., 0]
-    step = torch.cholesky_solve(
-        residual[..., None], torch.linalg.cholesky(gram + torch.diag_embed(damp.expand_as(start)))
-    )[..., 0]
+    with one_thread():
+        lower = torch.linalg.cholesky(gram + torch.diag_embed(damp.expand_as(start)))
+        step = torch.cholesky_solve(residual[..., None], lower)[..., 0]
     refitted = (start + step).to(shared.dtype)
 
     def loss(scales: torch.Tensor) -> torch.Tensor:
@@ -78,7 +79,8 @@ def _refit_one(
     """One scale for the whole matrix: s = Σ uᵀHw / Σ uᵀHu."""
     flat = ungroup(units, plan)
     weighed = (flat @ moments).double()
-    numerator, denominator = (weighed * wanted).sum(), (weighed * flat).sum()
+    with one_thread():
+        numerator, denominator = (weighed * wanted).sum(), (weighed * flat).sum()
     refitted = (numerator / denominator.clamp_min(1e-30)).to(grid.scales.dtype).reshape(1, 1)
 
     def loss(scale: torch.Tensor) -> torch.Tensor:

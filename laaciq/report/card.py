@@ -38,7 +38,7 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class CardContents:
-    """The contents of a card, from a finished run. `command` is quoted for a shell and reproduces the model with this `version` of laaciq."""
+    """The contents of a card, from a finished run. `command` is quoted for a shell and reproduces the model in this `environment`."""
 
     name: str
     evaluation: Evaluation
@@ -47,7 +47,7 @@ class CardContents:
     baseline: Evaluation | None
     profile: Profile
     command: str
-    version: str
+    environment: str
 
 
 def model_card(contents: CardContents, head: ModelCardData) -> str:
@@ -81,7 +81,7 @@ def model_card(contents: CardContents, head: ModelCardData) -> str:
         "## Definitions",
         "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
-        f"With laaciq {markdown_text(contents.version)}:",
+        f"With {markdown_text(contents.environment)}:",
         markdown_block(contents.command),
     ]
     return "\n\n".join(parts) + "\n"
@@ -114,8 +114,8 @@ def _worst(evaluation: Evaluation) -> list[str]:
     # Languages that collapsed are named with the disparity.
     if evaluation.judged and not evaluation.summary.collapsed:
         worst = evaluation.judged[0]
-        cost = ABSENT if worst.degradation is None else percent_estimate(worst.degradation)
-        sentences.append(f"The worst-off language is {worst.name}, with D = {cost}.")
+        cost = ABSENT if evaluation.worst is None else percent_estimate(evaluation.worst)
+        sentences.append(f"The worst-off language is {worst.name}; the largest D of any language is {cost}.")
     if outside := evaluation.summary.not_served:
         names = ", ".join(evaluation[code].name for code in outside)
         sentences.append(f"Not served by the original, and not counted: {names}.")

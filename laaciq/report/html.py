@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from laaciq.engine.escaping import html_text, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.spread import Spread
@@ -20,12 +22,14 @@ def html_report(
     plans: PlanSet | None,
     *,
     command: str,
+    computed_with: Mapping[str, str] | None = None,
     profile: Profile | None = None,
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
     spread: Spread | None = None,
 ) -> str:
-    """What quantization costs each language, as one HTML file. `command` reproduces the evaluation.
+    """What quantization costs each language, as one HTML file. `command` reproduces the evaluation, in an environment such as it was
+    `computed_with`.
 
     A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
     plan was made, a `spread` what other draws of calibration text gave.
@@ -52,6 +56,7 @@ def html_report(
             heading("Definitions"),
             description_list((html_text(term), html_text(text)) for term, text in wording.definitions(evaluation)),
             heading("Reproduce"),
+            paragraph(wording.environment_sentence(computed_with) if computed_with else ""),
             code(shown_command(command)),
         ],
     )

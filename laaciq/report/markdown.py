@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from laaciq.engine.escaping import html_text, markdown_block, markdown_code, markdown_text, shown_command
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread
@@ -15,11 +17,12 @@ def markdown_report(
     plans: PlanSet | None,
     *,
     command: str,
+    computed_with: Mapping[str, str] | None = None,
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
     spread: Spread | None = None,
 ) -> str:
-    """What quantization costs each language, in Markdown. `command` reproduces the evaluation."""
+    """What quantization costs each language, in Markdown. `command` and `computed_with` as in `html_report`."""
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
@@ -39,6 +42,7 @@ def markdown_report(
         "## Definitions",
         "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
+        *([markdown_text(wording.environment_sentence(computed_with))] if computed_with else []),
         markdown_block(shown_command(command)),
     ]
     return "\n\n".join(parts) + "\n"

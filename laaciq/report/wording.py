@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from laaciq.engine.environment import environment_words
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.spread import Spread
@@ -120,7 +121,7 @@ def _note(result: LanguageResult) -> str:
 
 def table_caption(evaluation: Evaluation) -> str:
     caption = "Worst first, with 95 % intervals."
-    if rough := rough_intervals(evaluation):
+    if rough := rough_intervals(evaluation.fewest_documents):
         caption += f" {rough}"
     if evaluation.summary.not_served:
         caption += " Languages that the original does not serve come last and are left out of all figures."
@@ -270,6 +271,10 @@ def planning_sentences(planning: Planning) -> list[str]:
         f"was best: its worst-off language, {planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. "
         "Test text was not used.",
     ]
+    if planning.timed_out:
+        sentences.append(
+            "The solver was stopped by its time limit. On a faster or less busy machine, the same command may give another plan."
+        )
     if planning.held_out:
         sentences.append(f"Planning read no text in {', '.join(planning.held_out)}.")
     return sentences
@@ -292,6 +297,18 @@ def sampled_sentence(profile: Profile) -> str:
     return (
         f"Activations are not plotted: this method profiles only {most} passages per language, too few to explain a loss. "
         "'laaciq profile' reads all calibration text."
+    )
+
+
+def environment_sentence(computed_with: Mapping[str, str]) -> str:
+    """With what the figures repeat. Rounding carries a difference in a last digit on to every block that follows."""
+    if computed_with.get("device", "").startswith("cpu"):
+        repeated = "The same versions on the same kind of processor repeat these figures, with any number of threads. Elsewhere"
+    else:
+        repeated = "A GPU does not always add in the same order. Then"
+    return (
+        f"Computed with {environment_words(computed_with)}. {repeated} the last digits of sums differ, and with them perhaps the plan; "
+        "--draws shows how far results move."
     )
 
 

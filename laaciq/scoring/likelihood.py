@@ -77,6 +77,10 @@ def score_each(
         rows = np.repeat(owners, [len(s.targets) for s in sequences])
         for totals, model in zip(sums, quantized, strict=True):
             right = target_logits(model, sequences)
+            if len(targets) and int(targets.max()) >= min(left.shape[1], right.shape[1]):
+                raise BrokenModel(
+                    f"{model.folder.name} has no logit for token {int(targets.max())}, which {original.folder.name} has: they are no pair"
+                )
             parts = zip(*(t.split(COMPARED_ROWS) for t in (left, right, targets)), strict=True)
             for index, values in enumerate(zip(*(_compare(*part) for part in parts), strict=True)):
                 np.add.at(totals[index], rows, torch.cat(values).double().cpu().numpy())
@@ -107,6 +111,9 @@ def nll_by_passage(
 
 def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Count, both losses, KL and top agreement of each target, from the two models' logits."""
+    # One of the models may have rows for tokens that no text has, to fill up its vocabulary: the others are compared.
+    common = min(left.shape[1], right.shape[1])
+    left, right = left[:, :common], right[:, :common]
     left_total, right_total = left.logsumexp(-1), right.logsumexp(-1)
     left_nll = left_total - left.gather(1, targets[:, None])[:, 0]
     right_nll = right_total - right.gather(1, targets[:, None])[:, 0]

@@ -25,6 +25,7 @@ CORRUPTED_SHARE = 0.15
 MEAN_SPAN = 3
 # T5's relative positions set no bound; this keeps attention affordable.
 ENCODER_WINDOW = 512
+SHORTEST_WINDOW = 8
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,25 @@ def prepare(
     if chat and model.kind != "causal":
         raise BadOption(f"a {model.kind} model has no chat template: leave out --chat")
     if model.kind == "masked":
-        return _masked(model.tokenizer, tokens, longest)
-    if model.kind == "encoder-decoder":
-        return _corrupted(model, tokens, min(longest, ENCODER_WINDOW), random.Random(f"{seed}:{text}"))
-    prefix = _chat_prefix(model.tokenizer, language) if chat else start_tokens(model.tokenizer)
-    return _causal(tokens, prefix, longest)
+        prepared = _masked(model.tokenizer, tokens, longest)
+    elif model.kind == "encoder-decoder":
+        prepared = _corrupted(model, tokens, min(longest, ENCODER_WINDOW), random.Random(f"{seed}:{text}"))
+    else:
+        prefix = _chat_prefix(model.tokenizer, language) if chat else start_tokens(model.tokenizer)
+        prepared = _causal(tokens, prefix, longest)
+    _require_rows(model, prepared)
+    return prepared
+
+
+def _require_rows(model: LanguageModel, passage: ScoredPassage) -> None:
+    """A vocabulary may have more rows than the tokenizer has tokens, to fill it up; it may not have fewer than a text needs."""
+    for sequence in passage.sequences:
+        highest = max((*sequence.inputs, *(sequence.decoder or ()), *sequence.targets), default=0)
+        if highest >= model.vocabulary:
+            raise BrokenModel(
+                f"{model.folder.name} has {model.vocabulary} tokens in its embeddings, and its tokenizer gives token {highest}: "
+                "the tokenizer is that of another model; copy both again"
+            )
 
 
 def start_tokens(tokenizer: Any) -> list[int]:
@@ -100,10 +115,12 @@ def _chat_prefix(tokenizer: Any, language: Language) -> list[int]:
 
 def _window(model: LanguageModel, requested: int | None) -> int:
     longest = model.longest
-    if requested is not None and (requested < 8 or (longest is not None and requested > longest)):
+    if requested is not None and (requested < SHORTEST_WINDOW or (longest is not None and requested > longest)):
         raise BadOption(
             f"window {requested} is out of range: {model.folder.name} takes 8 to {longest or 'any number of'} tokens"
         )
+    if longest is not None and longest < SHORTEST_WINDOW:
+        raise BrokenModel(f"{model.folder.name} takes {longest} tokens at once, by its config.json: that is too few")
     # Passages are short; a window of thousands would only cost memory.
     return requested or min(longest or 2048, 2048)
 
@@ -156,7 +173,9 @@ def _surroundings(tokenizer: Any) -> tuple[list[int], list[int]]:
         raise BrokenModel("this masked model's tokenizer has no mask token: it cannot be scored")
     inner = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a")["input_ids"]
-    at = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)
+    at = next((i for i in range(len(whole)) if inner and whole[i : i + len(inner)] == inner), None)
+    if at is None:
+        raise BrokenModel("this tokenizer changes a text when it adds special tokens: it cannot be scored")
     return whole[:at], whole[at + len(inner) :]
 
 
@@ -164,6 +183,10 @@ def _corrupted(model: LanguageModel, tokens: _Tokens, longest: int, rng: random.
     sentinel = _sentinels(model)
     end_id = model.tokenizer.eos_token_id
     start_id = model.module.config.decoder_start_token_id
+    if end_id is None or start_id is None:
+        raise BrokenModel(
+            f"{model.folder.name} has no eos_token in its tokenizer or no decoder_start_token_id in config.json: copy it again"
+        )
     sequences, scored_bytes = [], 0
     for begin in range(0, len(tokens.ids), longest - 1):
         body = tokens.ids[begin : begin + longest - 1]
@@ -186,7 +209,8 @@ def _corrupted(model: LanguageModel, tokens: _Tokens, longest: int, rng: random.
 
 def _sentinels(model: LanguageModel) -> Callable[[int], int]:
     known = model.tokenizer.get_vocab()
-    top = model.vocabulary - 1
+    # Rows beyond the tokenizer were never trained.
+    top = min(model.vocabulary, len(model.tokenizer)) - 1
     return lambda number: known.get(f"<extra_id_{number}>", top - number)
 
 

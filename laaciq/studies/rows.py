@@ -16,8 +16,10 @@ import numpy as np
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
-from laaciq.engine.store import key_of
+from laaciq.engine.environment import version_words
+from laaciq.engine.store import portable_key_of
 from laaciq.errors import BadOption, LaaciqError, MissingExtra, WriteFailed
+from laaciq.evaluation import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models.checks import check_finite
 from laaciq.options import WeightOptions
@@ -29,7 +31,6 @@ from laaciq.studies.compared_methods import ComparedMethod, find_compared_method
 from laaciq.studies.comparison import Made, Row
 from laaciq.trials.candidate import Candidate, InMemory
 from laaciq.trials.session import Session
-from laaciq.version import __version__
 
 
 @dataclass
@@ -44,7 +45,8 @@ class Rows:
         split = self.session.split
         read = (split.calibration.fingerprint, split.validation.fingerprint) if method.reads_text else None
         measured = (self.session.folder.fingerprint, split.test.fingerprint, self.session.options.model_dump())
-        return key_of("compare", measured, method.name, self.bits, read)
+        layout = Evaluation.model_fields["version"].default
+        return portable_key_of("compare", layout, measured, method.name, self.bits, read)
 
     def row(self, method: ComparedMethod) -> Row:
         """The row, read if it is stored. A failed row is tried again."""
@@ -113,7 +115,7 @@ class Rows:
         result, seconds = candidate.quantized
         block_bits, model_bits = bits_per_weight(result, anatomy)
         made = Made(
-            by=_version(backend.library),
+            by=f"{_version(backend.library)}, {version_words()}",
             settings=result.settings,
             block_bits_per_weight=block_bits,
             model_bits_per_weight=model_bits,
@@ -132,7 +134,7 @@ class Rows:
         layers, others = quantize_model(session.original, plan, calibration, rounded=rounded, progress=session.progress)
         quantized = list(layers), others
         made = Made(
-            by=f"laaciq {__version__}",
+            by=version_words(),
             settings=_settings(plan, options),
             block_bits_per_weight=plan.size.block_bits_per_weight,
             model_bits_per_weight=plan.size.model_bits_per_weight,

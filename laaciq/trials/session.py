@@ -13,11 +13,12 @@ import torch
 from pydantic import BaseModel
 
 from laaciq.corpus import Passages, Split, Texts, read_split
+from laaciq.engine.environment import versions
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
-from laaciq.models.loading import pick_device
+from laaciq.models.loading import default_dtype, device_kind, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -82,6 +83,7 @@ class Session:
         """A session for a model that is already loaded."""
         session = cls(model.folder, split, options, **others)  # type: ignore[arg-type]
         session.__dict__["original"] = model
+        session.__dict__["dtype"] = str(model.module.dtype)
         return session
 
     def on(self, split: Split, *, within: str | None = None) -> Session:
@@ -89,7 +91,7 @@ class Session:
         session's.
         """
         other = replace(self, split=split)
-        other.__dict__["original"] = self.original
+        other.__dict__["original"], other.__dict__["dtype"] = self.original, self.dtype
         other.__dict__["store"] = self.store if within is None else SubStore(self.store, within)
         other._copies = self._copies
         return other
@@ -110,7 +112,9 @@ class Session:
     def store(self) -> Store:
         if self.out is None:
             return MemoryStore()
-        store = RunFolder(self.out, description=self.description, overwrite=self.overwrite)
+        store = RunFolder(
+            self.out, description=self.description, overwrite=self.overwrite, computed_with=self.computed_with
+        )
         if self.recipe is not None:
             store.write(RECIPE, self.recipe)
         return store
@@ -119,6 +123,16 @@ class Session:
     def place(self) -> torch.device:
         """The device of the model."""
         return self.original.device if "original" in self.__dict__ else pick_device(self.device)
+
+    @cached_property
+    def dtype(self) -> str:
+        """The type of numbers in which models compute; `auto` is that of the checkpoint."""
+        return str(default_dtype(self.place))
+
+    @property
+    def computed_with(self) -> dict[str, str]:
+        """What decides results beside inputs and options. It is part of every key."""
+        return {**versions(), "device": device_kind(self.place), "dtype": self.dtype.removeprefix("torch.")}
 
     @cached_property
     def costs(self) -> CostModel:
@@ -142,14 +156,15 @@ class Session:
 
     def profile_key(self, texts: Texts) -> str:
         return key_of(
-            "profile", self.folder.fingerprint, texts.fingerprint, self.options.model_dump(), OUTLIER_KURTOSIS
-        )
+            "profile", self.computed_with, self.folder.fingerprint, texts.fingerprint, self.options.model_dump(),
+            OUTLIER_KURTOSIS,
+        )  # fmt: skip
 
     # One language at a time: read from the store, or computed.
 
     def key(self, passages: Passages, *parts: object) -> str:
         """The key of a result in one language: the model, the passages, how they are scored, and everything else that decides it."""
-        scored = (passages.texts, passages.documents, self.options.model_dump(), self.place.type)
+        scored = (passages.texts, passages.documents, self.options.model_dump(), self.computed_with)
         return key_of(self.folder.fingerprint, scored, *parts)
 
     def by_language(
@@ -221,11 +236,12 @@ class Session:
         """Like `measure`, with all languages in one pass under the same weights. Faster for short texts, but nothing is stored before the
         end.
         """
-        missing = [texts[code] for code in self.pending(candidate.name, candidate.key, texts, part=part)]
-        if missing:
-            with candidate.applied(self.copy(), missing[0].language.code) as model:
-                measurements = measure_pooled(self.original, model, missing, self.options, progress=self.progress)
-            for measurement, passages in zip(measurements, missing, strict=True):
+        if self.pending(candidate.name, candidate.key, texts, part=part):
+            # All languages, even if a killed process kept some: in other batches, others would differ in their last digits.
+            pooled = list(texts.by_language.values())
+            with candidate.applied(self.copy(), pooled[0].language.code) as model:
+                measurements = measure_pooled(self.original, model, pooled, self.options, progress=self.progress)
+            for measurement, passages in zip(measurements, pooled, strict=True):
                 self._keep(candidate, measurement, passages, part)
         return self._read(candidate, texts, part)
 

@@ -90,7 +90,7 @@ def test_a_recipe_gives_options_and_what_is_typed_wins(recipe):
         ("bitz: 3", "unknown option 'bitz' in the recipe: did you mean 'bits'"),
         ("chat: maybe", "option 'chat' in the recipe cannot be 'maybe': give true or false"),
         ("bits: {a: 1}", "option 'bits' in the recipe cannot be {'a': 1}"),
-        ("[1, 2]", "does not map option names to values"),
+        ("[1, 2]", "does not map names to values"),
         ("a: [", "is not valid YAML"),
         ("config: other.yaml", "unknown option 'config'"),
     ],
@@ -102,7 +102,7 @@ def test_a_wrong_recipe_is_refused(recipe, text, sentence):
 
 
 def test_a_recipe_that_is_missing_is_refused(tmp_path):
-    with pytest.raises(BadOption, match="cannot be read"):
+    with pytest.raises(BadOption, match="is missing"):
         read_recipe(tmp_path / "nowhere.yaml")
 
 

@@ -15,7 +15,7 @@ from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
 @pytest.mark.parametrize("place", ["run/checkpoint", "run/checkpoint/swa"])
 def test_a_run_records_the_original(tmp_path, command, original, place):
     (tmp_path / place).mkdir(parents=True)
-    (tmp_path / "run/run.json").write_text(json.dumps({"command": command}))
+    (tmp_path / "run/run.json").write_text(json.dumps({"laaciq": "0", "finished": True, "command": command}))
     assert recorded_original(tmp_path / place) == original
 
 

@@ -131,7 +131,7 @@ def test_screen_takes_a_profile_made_before(tmp_path):
         with pytest.raises(BadOption, match="--languages has no effect on a finished profile"):
             laaciq.screen(place, languages=["eng"])
     (tmp_path / "p/profile.json").write_text("{}")
-    with pytest.raises(BadOption, match="not a profile of this version"):
+    with pytest.raises(BadOption, match=r"profile\.json is not valid: model is missing"):
         laaciq.screen(tmp_path / "p/profile.json")
 
 

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from pydantic import BaseModel
 
@@ -40,6 +42,44 @@ def test_an_edited_result_is_computed_again(tmp_path, damage):
     store.result("a.json", Answer, "key", answer(1))
     (tmp_path / "run" / "a.json").write_text(damage)
     assert store.result("a.json", Answer, "key", answer(2)).value == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\xc1\xff\x00" * 20, b"key", "κλειδί".encode()])
+def test_a_key_of_random_bytes_is_not_trusted(tmp_path, content):
+    store = opened(tmp_path / "run")
+    store.keep("a.json", Answer(value=1), "key")
+    (tmp_path / "run/keys/a.json.key").write_bytes(content)
+    assert store.result("a.json", Answer, "key", answer(2)).value == 2
+    assert store.result("a.json", Answer, "key", answer(3)).value == 2
+
+
+@pytest.mark.parametrize("name", ["a.json", "keys/a.json.key"])
+@pytest.mark.parametrize("kind", ["pipe", "outside"])
+def test_what_is_no_file_of_the_run_is_not_read(tmp_path, name, kind):
+    store = opened(tmp_path / "run")
+    store.keep("a.json", Answer(value=1), "key")
+    path = tmp_path / "run" / name
+    (tmp_path / "outside").write_bytes(path.read_bytes())
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(tmp_path / "outside")
+    with pytest.raises(OutputConflict, match=r"is a (named pipe|link)"):
+        store.result("a.json", Answer, "key", answer(2))
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        *("null", "[]", "{}", "[" * 100_000, '{"laaciq": "1", "finished": "no"}', '{"finished": true}'),
+        *('{"laaciq": "1", "finished": true, "command": 3}', '{"laaciq": "\\ud800", "finished": true}'),
+    ],
+)
+def test_a_marker_that_says_nothing(tmp_path, marker):
+    (tmp_path / "run.json").write_text(marker)
+    with pytest.raises(OutputConflict, match=r"run\.json"):
+        read_marker(tmp_path)
 
 
 def test_a_result_without_its_key_is_not_trusted(tmp_path):
@@ -132,7 +172,7 @@ def test_an_unreadable_marker_is_refused(tmp_path):
     store.keep("a.json", Answer(value=1), "key")
     store.close()
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(OutputConflict, match=r"run\.json cannot be read"):
+    with pytest.raises(OutputConflict, match=r"run\.json is not valid JSON"):
         opened(tmp_path, overwrite=True)
 
 

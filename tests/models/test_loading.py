@@ -41,7 +41,7 @@ def test_a_folder_without_config(tmp_path):
 def test_a_folder_without_weights(tmp_path):
     save_tiny("llama", tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(BrokenModel, match="holds no weights"):
+    with pytest.raises(BrokenModel, match="has no weights"):
         load(find_model(tmp_path))
 
 

@@ -147,7 +147,7 @@ def test_no_other_pickle_is_opened(tmp_path: Path, ran: Path, name: str) -> None
     (folder / name).write_bytes(pickle.dumps(Touch(ran)))
     load(find_model(folder))
     (folder / "model.safetensors").unlink()
-    with pytest.raises(LaaciqError, match="holds no weights"):
+    with pytest.raises(LaaciqError, match="has no weights"):
         load(find_model(folder))
     assert not ran.exists()
 

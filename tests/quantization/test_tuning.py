@@ -257,7 +257,7 @@ def test_progress_of_rounding_and_tuning_goes_in_small_steps_to_its_total(archit
 
 def test_what_cannot_be_tuned(tmp_path):
     model, plan, calibration = tiny("llama", tmp_path)
-    with pytest.raises(BadOption, match="reads calibration text"):
+    with pytest.raises(BadOption, match="needs calibration text"):
         write_checkpoint(model, plan, tmp_path / "checkpoint")
     with pytest.raises(BadOption, match="chosen on validation text"):
         write_checkpoint(model, plan, tmp_path / "checkpoint", calibration=replace(calibration, validation=None))

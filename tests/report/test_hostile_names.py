@@ -28,7 +28,7 @@ def hostile(name: str) -> Evaluation:
 
 
 def plans(name: str) -> PlanSet:
-    return PlanSet(plans={"": PLAN.model_copy(update={"method": name, "tables": [[name]]})})
+    return PlanSet(plans={"": PLAN.model_copy(update={"method": name, "weights": {name: 1.0}, "tables": [[name]]})})
 
 
 def test_the_page_has_no_other_elements_and_shows_the_names() -> None:

@@ -81,7 +81,7 @@ def _state(parts: Parts) -> dict[str, Any]:
     try:
         state = json.loads(bytes(stored.tolist()))
     except ValueError as error:
-        raise BrokenModel(f"{parts.layer}.{name} is no JSON ({error}): {REMEDY}") from None
+        raise BrokenModel(f"{parts.layer}.{name} is not JSON ({error}): {REMEDY}") from None
     if not isinstance(state, dict):
-        raise BrokenModel(f"{parts.layer}.{name} holds {type(state).__name__}, no settings: {REMEDY}")
+        raise BrokenModel(f"{parts.layer}.{name} holds {type(state).__name__}, expected an object: {REMEDY}")
     return state
