@@ -25,7 +25,7 @@ import laaciq.backends
 import laaciq.cli
 import laaciq.report
 from benchmarks.system_calls import watch
-from laaciq.engine.file_list import FILE_LIST, NEXT_LIST, STAGING
+from laaciq.engine.file_list import FILE_LIST, PARTIAL, STAGING
 from laaciq.engine.files import write_text
 from laaciq.engine.lock import LOCK
 
@@ -41,7 +41,7 @@ COMMANDS = {
     "tasks": ["tasks", "out", "--texts", "../../texts", "--languages", "eng"],
 }
 # What a process leaves only if it was killed.
-_LEFT_BEHIND = (STAGING, LOCK, NEXT_LIST)
+_LEFT_BEHIND = (STAGING, LOCK, PARTIAL)
 # What is compared: all that programs read, and nothing that tells the time.
 _COMPARED = (".json", ".jsonl", ".yaml", ".safetensors")
 # Longer than any of these commands takes, also on a machine under load.
