@@ -226,7 +226,8 @@ class RunFolder(Store):
             for keyed in sorted((self.path / _KEYS).glob("*.key")):
                 name = unquote(keyed.stem)
                 if name not in self._used:
-                    remove(self.path / name)
+                    if (self.path / name).resolve().is_relative_to(self.path.resolve()):
+                        remove(self.path / name)
                     keyed.unlink()
             self._replacing = False
         self._mark(finished=True)

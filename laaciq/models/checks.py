@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from laaciq.engine.input_files import require_file
 from laaciq.engine.json_input import check_object, read_object
 from laaciq.errors import BrokenModel
 from laaciq.models.anatomy import is_linear
@@ -19,6 +20,7 @@ from laaciq.models.safetensors_files import tensor_headers
 
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+_CHAT_TEMPLATES = "additional_chat_templates"
 _OTHER_SETTINGS = ("special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template.json")
 
 
@@ -30,6 +32,7 @@ def check_files(folder: ModelFolder) -> None:
     if configuration is None:
         read_gguf_header(folder.weight_files[0])
         return
+    _check_links(folder.path)
     _check_settings(folder.path)
     files = folder.weight_files
     if files[0].suffix == ".safetensors":
@@ -52,6 +55,15 @@ def _check_headers(folder: ModelFolder, configuration: ModelConfiguration) -> No
             )
 
 
+def _check_links(folder: Path) -> None:
+    """Links that lead out of the folder are refused, whatever their names: transformers reads many kinds of files, and exports copy them."""
+    for path in (*folder.iterdir(), *(folder / _CHAT_TEMPLATES).glob("*")):
+        if path.is_symlink() and not path.is_dir():
+            require_file(path, COPY_AGAIN, within=folder)
+    if (folder / _CHAT_TEMPLATES).is_symlink():
+        raise COPY_AGAIN.of(folder / _CHAT_TEMPLATES, "is a link")
+
+
 def _check_settings(folder: Path) -> None:
     """Check the settings that transformers reads beside config.json: JSON objects that name no file elsewhere."""
     if (folder / _TOKENIZER).exists():
@@ -60,8 +72,10 @@ def _check_settings(folder: Path) -> None:
         if (folder / name).exists():
             read_object(folder / name, COPY_AGAIN, within=folder)
     path = folder / _TOKENIZER_CONFIG
-    if path.exists() and read_object(path, COPY_AGAIN, within=folder).get("init_inputs"):
-        raise COPY_AGAIN.of(path, "has init_inputs, through which it could name files elsewhere")
+    settings = read_object(path, COPY_AGAIN, within=folder) if path.exists() else {}
+    for entry in ("init_inputs", "fast_tokenizer_files"):
+        if settings.get(entry):
+            raise COPY_AGAIN.of(path, f"has {entry}, through which it could name files elsewhere")
 
 
 def misfit(folder: ModelFolder, module: nn.Module) -> str | None:
