@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +33,9 @@ class Pair:
 
 def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
     draws = read_draws(out)
+    measured = next(iter(draws.values()))[0].tests
+    if unknown := [test for test in tests if test not in measured]:
+        sys.exit(f"no row was measured on {unknown[0]}: there are {', '.join(measured)}")
     if missing := [peer.row for peer in PEERS if peer.row not in draws]:
         print(f"Not measured: {'; '.join(missing)}.")
     for test in tests:

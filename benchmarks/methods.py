@@ -62,7 +62,7 @@ METHODS: dict[str, dict[str, object]] = {
     "effective weights": {"method": "effective"},
     "minimax over languages": {"method": "minimax"},
     "A: a checkpoint per language": {"method": "effective", "separate": True},
-    "A: a table of scales per language": {"method": "adaptive", "table_overhead": 100.0},
+    "A: a table of scales per language": {"method": "adaptive", "table_overhead": 16.0},
     "B: 8 bits where κ > 50": {"method": "mse", "outlier_bits": 8},
     "B: 8 bits where κ > 1": {"method": "mse", "outlier_bits": 8, "outlier_kurtosis": 1.0},
     "B: 8 bits where κ > 1, by component": {

@@ -6,6 +6,7 @@ in every draw; their rows lie in a separate folder.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -187,6 +188,8 @@ def read_draws(out: Path) -> dict[str, list[MeasuredRow]]:
             complete[name] = there
         else:
             print(f"{name}: left out, as {len(there)} of {len(draws)} draws have it")
+    if not complete:
+        sys.exit(f"{out} has no rows to print")
     return complete
 
 

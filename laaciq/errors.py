@@ -32,8 +32,12 @@ class OutputConflict(LaaciqError):
     """The output is in use: it holds finished work, which is replaced only on request, or files of others."""
 
 
+class WriteFailed(LaaciqError):
+    """The output could not be written: the disk is full, read-only or broken, or a quota or a limit is reached."""
+
+
 class TooLittleMemory(LaaciqError):
-    """The work does not fit into memory."""
+    """The work would not fit, or did not fit, into memory."""
 
 
 def install_hint(extra: str) -> str:

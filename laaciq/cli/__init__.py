@@ -30,6 +30,7 @@ from laaciq.cli import (
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
 from laaciq.cli.messages import make_messages_inert, print_traceback
+from laaciq.engine.failures import explained
 from laaciq.engine.terminal import Terminal
 from laaciq.errors import LaaciqError
 from laaciq.version import __version__
@@ -72,19 +73,20 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. An error that the user can fix is one sentence on standard error and exit status 2. Ctrl-C and SIGTERM give one
-    line that says how to resume, and exit status 130 or 143.
+    """Run the command line. An error that the user can fix, such as a wrong option, a full disk or too little memory, is one sentence on
+    standard error and exit status 2. Ctrl-C and SIGTERM give one line that says how to resume, and exit status 130 or 143.
     """
     make_messages_inert()
     try:
         with interruptible():
             app(prog_name="laaciq")
-    except LaaciqError as error:
-        Terminal(stderr=True).print(Text.assemble(("laaciq:", "bold red"), f" {error}"), soft_wrap=True)
-        sys.exit(2)
     except Interrupted as interruption:
         Terminal(stderr=True).print(interruption_message(sys.argv), soft_wrap=True)
         sys.exit(interruption.status)
     except Exception as error:
-        print_traceback(error)
-        sys.exit(1)
+        fixable = error if isinstance(error, LaaciqError) else explained(error)
+        if fixable is None:
+            print_traceback(error)
+            sys.exit(1)
+        Terminal(stderr=True).print(Text.assemble(("laaciq:", "bold red"), f" {fixable}"), soft_wrap=True)
+        sys.exit(2)

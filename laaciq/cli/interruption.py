@@ -13,7 +13,9 @@ from types import FrameType
 from laaciq.engine.escaping import shell_command
 
 # Commands that write finished parts to a folder, and go on from there when they are run again.
-RESUMABLE = frozenset({"run", "plan", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"})
+RESUMABLE = frozenset(
+    {"run", "plan", "quantize", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"}
+)
 
 
 class Interrupted(BaseException):

@@ -100,7 +100,7 @@ def _footer(evaluation: Evaluation) -> list[Text]:
         f"Mean {percent(summary.mean)}, worst quarter {percent(summary.worst_quarter)}, hurt beyond noise: "
         f"{sum(r.hurt and r.served for r in evaluation.languages)} of {sum(r.served for r in evaluation.languages)} languages."
     ]
-    if rough := rough_intervals(evaluation):
+    if rough := rough_intervals(evaluation.fewest_documents):
         lines.append(rough)
     if not summary.rankings_agree:
         worst = ", ".join(f"{name.replace('_', ' ')} {code}" for name, code in summary.worst_by.items())

@@ -15,10 +15,11 @@ from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
 from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
-from laaciq.engine.files import require_free_file, write_text
+from laaciq.engine.file_list import CARD, add_file
+from laaciq.engine.files import free_file, write_text
 from laaciq.engine.input_files import Refusal, is_file, is_folder, is_there, read_text
 from laaciq.engine.json_input import read_record
-from laaciq.engine.store import CARD, read_marker
+from laaciq.engine.store import read_marker
 from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.options import REFERENCE, CardOptions
@@ -28,7 +29,7 @@ from laaciq.planning.description import describe
 from laaciq.profiling.results import Profile
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.report.card import CardContents, model_card
-from laaciq.report.card_head import card_head
+from laaciq.report.card_head import TAGS, card_head
 from laaciq.strict import StrictModel
 
 _CHECKPOINT = "checkpoint"
@@ -74,8 +75,11 @@ def card(
     text = model_card(contents, head)
     path = Path(run) / _CHECKPOINT / CARD if out is None else Path(out)
     if not (is_file(path) and path.read_bytes() == text.encode()):
-        require_free_file(path, overwrite=overwrite)
-        write_text(path, text)
+        place = free_file(path, overwrite=overwrite, replaceable=lambda there: TAGS[0] in there)
+        if out is None:
+            add_file(place.parent, place.name, text.encode())
+        else:
+            write_text(place, text)
     lacking = []
     if base_model is None:
         lacking.append(f"The metadata lack base_model: {original} did not come from the hub. Give --base-model.")

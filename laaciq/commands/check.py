@@ -18,6 +18,7 @@ from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
+from laaciq.evaluation.verdict import rough_intervals
 from laaciq.options import CheckOptions
 from laaciq.options.keywords import CheckKeywords
 from laaciq.strict import StrictModel
@@ -77,11 +78,13 @@ def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
     chosen = CheckOptions.of(run=run, **options)
     judged_by: JudgedBy = "upper end" if chosen.strict else "lower end" if chosen.lenient else "estimate"
     evaluation = read_evaluation(Path(chosen.run))
-    limits = []
+    limits: list[LimitVerdict] = []
     if chosen.max_degradation is not None:
         limits.append(_check_degradation(evaluation, chosen.max_degradation, judged_by))
     if chosen.max_disparity is not None:
         limits.append(_check_disparity(evaluation, chosen.max_disparity, judged_by))
+    if rough := rough_intervals(evaluation.fewest_documents):
+        limits = [limit.model_copy(update={"reason": f"{limit.reason}. {rough}"}) for limit in limits]
     return CheckResult(verdict=_worst([limit.verdict for limit in limits]), limits=limits)
 
 

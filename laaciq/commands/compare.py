@@ -49,24 +49,25 @@ def compare(
         find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
         target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen),
     )  # fmt: skip
-    session.announce(
-        f"Comparing {len(compared)} methods on {session.folder.name} at {chosen.bits} bits, calibrated on {chosen.calibration!r}; "
-        f"results go to {target}. The time that libraries take to quantize is unknown and not included.",
-        [session.costs.loading(), *[session.costs.measuring(test)] * len(compared)],
-    )
-    table = Rows(session, chosen.bits)
-    rows = [table.row(method) for method in compared]
-    comparison = Comparison(
-        model=session.folder.name,
-        texts=test.name,
-        bits=chosen.bits,
-        calibration=chosen.calibration,
-        passages=max(map(len, test.by_language.values())),
-        languages=test.languages,
-        rows=rows + table.others(target, rows),
-        command=chosen.command,
-    )
-    session.store.write("compare.json", comparison.model_dump_json(indent=1))
-    session.store.write("report.html", compare_html(comparison))
-    session.store.finish()
+    with session:
+        session.announce(
+            f"Comparing {len(compared)} methods on {session.folder.name} at {chosen.bits} bits, calibrated on {chosen.calibration!r}; "
+            f"results go to {target}. The time that libraries take to quantize is unknown and not included.",
+            [session.costs.loading(), *[session.costs.measuring(test)] * len(compared)],
+        )
+        table = Rows(session, chosen.bits)
+        rows = [table.row(method) for method in compared]
+        comparison = Comparison(
+            model=session.folder.name,
+            texts=test.name,
+            bits=chosen.bits,
+            calibration=chosen.calibration,
+            passages=max(map(len, test.by_language.values())),
+            languages=test.languages,
+            rows=rows + table.others(target, rows),
+            command=chosen.command,
+        )
+        session.store.write("compare.json", comparison.model_dump_json(indent=1))
+        session.store.write("report.html", compare_html(comparison))
+        session.store.finish()
     return comparison

@@ -35,7 +35,7 @@ def evaluate(
     """
     chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
     folder = find_model(chosen.checkpoint)
-    session = Session.open(
+    with Session.open(
         chosen.against,
         chosen.texts,
         chosen.measuring(),
@@ -47,22 +47,22 @@ def evaluate(
         recipe=recipe_of(chosen),
         device=device,
         progress=progress,
-    )
-    test = session.split.test
-    session.announce(
-        f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
-        [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
-    )
-    quantized = load(folder, device=device)
-    _require_same_tokens(session.original, quantized)
-    candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
-    (measured,) = session.measure([candidate], test)
-    evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
-    session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
-    reproduced: dict[str, Any] = {"command": chosen.command, "computed_with": session.computed_with}
-    session.store.write("report.md", markdown_report(evaluation, None, **reproduced))
-    session.store.write("report.html", html_report(evaluation, None, **reproduced))
-    session.store.finish()
+    ) as session:
+        test = session.split.test
+        session.announce(
+            f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
+            [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
+        )
+        quantized = load(folder, device=device)
+        _require_same_tokens(session.original, quantized)
+        candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
+        (measured,) = session.measure([candidate], test)
+        evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
+        session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
+        reproduced: dict[str, Any] = {"command": chosen.command, "computed_with": session.computed_with}
+        session.store.write("report.md", markdown_report(evaluation, None, **reproduced))
+        session.store.write("report.html", html_report(evaluation, None, **reproduced))
+        session.store.finish()
     return evaluation
 
 

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.corpus import read_split
-from laaciq.engine.files import atomic_folder, require_free, write_text
+from laaciq.engine.files import write_text
 from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.store import key_of
+from laaciq.engine.whole_output import write_whole
 from laaciq.errors import BadOption
 from laaciq.exporting.folding import changes_numbers, evaluate_folding
 from laaciq.exporting.formats import FORMATS
 from laaciq.exporting.results import Exported, Misfit
 from laaciq.exporting.source import read_source, weight_bytes
+from laaciq.models import find_model
 from laaciq.options import ExportOptions
 from laaciq.options.keywords import ExportKeywords
 
@@ -31,8 +34,8 @@ def export(
     progress: Progress | None = None,
     **options: Unpack[ExportKeywords],
 ) -> Exported:
-    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. A finished export is replaced only
-    with `overwrite`.
+    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. Another finished export is replaced
+    only with `overwrite`.
 
     What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared scales. If that changes what the model
     computes, the model is measured before and after on `texts`, against the original: name it with `against`.
@@ -40,7 +43,6 @@ def export(
     progress = progress or default_progress()
     chosen = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
     source, folder = read_source(checkpoint), Path(out)
-    require_free(folder, overwrite=overwrite)
     misfits = FORMATS[format].misfits(source)
     if misfits and not chosen.fold:
         raise BadOption(_refusal(format, misfits))
@@ -52,17 +54,19 @@ def export(
         raise BadOption(
             f"folding {misfits[0].tensor} changes what the model computes. That is measured against the original: name it with --against"
         )
-    with atomic_folder(folder) as partial:
+    against = chosen.against if changed else None
+    test = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages).test if changed else None
+
+    def fill(partial: Path, parts: Path) -> Exported:
         written = FORMATS[format].write(source, misfits, partial)
         before = after = None
-        if changed and chosen.against is not None:
-            test = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages).test
+        if against is not None and test is not None:
             before, after = evaluate_folding(
                 source,
                 misfits,
                 test.spread(chosen.passages),
                 chosen.measuring(),
-                against=chosen.against,
+                against=against,
                 device=device,
                 progress=progress,
             )
@@ -81,7 +85,11 @@ def export(
             after=after,
         )
         write_text(partial / RESULT, result.model_dump_json(indent=1))
-    return result
+        return result
+
+    read = (find_model(checkpoint).fingerprint, None if test is None else test.fingerprint)
+    key = key_of("export", str(folder), read, chosen.model_dump(), against and find_model(against).fingerprint)
+    return write_whole(folder, Exported, fill, command=chosen.command, key=key, overwrite=overwrite, progress=progress)
 
 
 def _refusal(format: str, misfits: list[Misfit]) -> str:

@@ -27,8 +27,8 @@ def gateway(
     Options as in `GatewayOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = GatewayOptions.of(model=model, **options)
-    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
-    result = study.gateway(session, chosen)
-    session.store.write("gateway.json", result.model_dump_json(indent=1))
-    session.store.finish()
+    with open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress) as session:
+        result = study.gateway(session, chosen)
+        session.store.write("gateway.json", result.model_dump_json(indent=1))
+        session.store.finish()
     return result

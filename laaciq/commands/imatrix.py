@@ -7,13 +7,16 @@ from typing import Unpack
 
 from laaciq.corpus import read_split
 from laaciq.engine.escaping import shell_command
-from laaciq.engine.files import atomic_folder, require_free, write_text
+from laaciq.engine.files import write_text
 from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.store import key_of
+from laaciq.engine.whole_output import write_whole
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
+from laaciq.models.loading import pick_device
 from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
 from laaciq.options.keywords import ImatrixKeywords
-from laaciq.planning.decision import read_plan_file
+from laaciq.planning.decision import plan_file_fingerprint, read_plan_file
 from laaciq.planning.rules import equal_weights, served_languages
 from laaciq.profiling.profile import profile_model
 from laaciq.strict import StrictModel
@@ -42,25 +45,24 @@ def imatrix(
     """Write an importance matrix from the calibration text of all served languages; options as in `ImatrixOptions`.
 
     Languages count equally, or by the weights of `plan`, a file made by `laaciq.plan`; with a plan, the types of its tensors are written too.
-    A finished result is replaced only with `overwrite`.
+    Another finished result is replaced only with `overwrite`.
     """
     chosen, folder = ImatrixOptions.of(model=model, **options), Path(out)
-    require_free(folder, overwrite=overwrite)
+    progress = progress or default_progress()
     split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
-    loaded = load(find_model(chosen.model), device=device)
-    languages = split.calibration.languages
-    planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
-    profile = profile_model(
-        loaded,
-        split.calibration,
-        chosen.measuring(),
-        outlier_kurtosis=OUTLIER_KURTOSIS,
-        progress=progress or default_progress(),
-    )
-    weights = planned.weights if planned else {}
-    weights = weights or equal_weights(served_languages(profile, chosen.served_bound))
-    files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
-    with atomic_folder(folder) as partial:
+    found = find_model(chosen.model)
+
+    def fill(partial: Path, parts: Path) -> Imatrix:
+        loaded = load(found, device=device)
+        languages = split.calibration.languages
+        planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
+        measuring = chosen.measuring()
+        profile = profile_model(
+            loaded, split.calibration, measuring, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress
+        )
+        weights = planned.weights if planned else {}
+        weights = weights or equal_weights(served_languages(profile, chosen.served_bound))
+        files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
         write_importance(profile, partial / IMATRIX, weights=weights)
         if planned:
             write_tensor_types(loaded, planned, partial / TYPES)
@@ -69,4 +71,8 @@ def imatrix(
         command = shell_command([*words, "MODEL-F16.gguf", "OUT.gguf", "Q4_K_M"])
         result = Imatrix(folder=str(folder), weights=weights, files=files, command=command)
         write_text(partial / RESULT, result.model_dump_json(indent=1))
-    return result
+        return result
+
+    read = (found.fingerprint, split.calibration.fingerprint, plan_file_fingerprint(chosen.plan))
+    key = key_of("imatrix", str(folder), read, chosen.model_dump(), pick_device(device).type)
+    return write_whole(folder, Imatrix, fill, command=chosen.command, key=key, overwrite=overwrite, progress=progress)

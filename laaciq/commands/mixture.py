@@ -28,9 +28,9 @@ def mixture(
     Options as in `MixtureOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = MixtureOptions.of(model=model, **options)
-    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
-    result = mixture_study(session, chosen)
-    session.store.write("mixture.json", result.model_dump_json(indent=1))
-    session.store.write("report.html", mixture_html(result))
-    session.store.finish()
+    with open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress) as session:
+        result = mixture_study(session, chosen)
+        session.store.write("mixture.json", result.model_dump_json(indent=1))
+        session.store.write("report.html", mixture_html(result))
+        session.store.finish()
     return result

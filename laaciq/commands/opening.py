@@ -20,7 +20,7 @@ def open_session(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Session:
-    """The model is not loaded, and nothing is written, before the session is used."""
+    """To be used in a `with` block, which gives the folder for results free again."""
     return Session.open(
         options.model,
         options.texts,

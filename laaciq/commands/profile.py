@@ -48,37 +48,37 @@ def profile(
     description: dict[str, object] = {"command": chosen.command}
     if isinstance(exposure, Mapping):
         description["exposure"] = dict(exposure)
-    session = open_session(
+    with open_session(
         chosen, out=out, description=description, overwrite=overwrite, device=device, progress=progress
-    )
-    calibration = session.split.calibration
-    calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
-    tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
+    ) as session:
+        calibration = session.split.calibration
+        calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
+        tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
 
-    def compute() -> Profile:
-        loaded = load_dequantized(session.folder, device=device)
-        result = profile_model(
-            loaded,
-            calibration,
-            session.options,
-            outlier_kurtosis=chosen.outlier_kurtosis,
-            exposure=tokens_seen,
-            store=session.store,
-            progress=session.progress,
-        )
-        if not chosen.predictive:
-            return result
-        split = replace(session.split, calibration=calibration)
-        return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
+        def compute() -> Profile:
+            loaded = load_dequantized(session.folder, device=device)
+            result = profile_model(
+                loaded,
+                calibration,
+                session.options,
+                outlier_kurtosis=chosen.outlier_kurtosis,
+                exposure=tokens_seen,
+                store=session.store,
+                progress=session.progress,
+            )
+            if not chosen.predictive:
+                return result
+            split = replace(session.split, calibration=calibration)
+            return with_predictive_redundancy(result, loaded, split, session.options, progress=session.progress)
 
-    read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
-    measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.computed_with)
-    key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
-    result = session.store.result(PROFILE, Profile, key, compute)
-    if out is not None:
-        thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
-        write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), Path(out))
-    session.store.finish()
+        read = (calibration.fingerprint, session.split.validation.fingerprint if chosen.predictive else None)
+        measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.computed_with)
+        key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
+        result = session.store.result(PROFILE, Profile, key, compute)
+        if out is not None:
+            thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
+            write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), session.store)
+        session.store.finish()
     return result
 
 

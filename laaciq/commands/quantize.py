@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from laaciq.commands.opening import open_session
-from laaciq.engine.files import atomic_folder, require_free
 from laaciq.engine.progress import Progress
+from laaciq.engine.store import key_of
+from laaciq.engine.whole_output import write_whole
 from laaciq.options import REFERENCE, QuantizeOptions
 from laaciq.options.keywords import QuantizeKeywords
-from laaciq.planning.decision import calibrate, decide
+from laaciq.planning.decision import calibrate, decide, decision_key
 from laaciq.planning.estimate import estimate_stages
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
@@ -41,25 +43,32 @@ def quantize(
     progress: Progress | None = None,
     **options: Unpack[QuantizeKeywords],
 ) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. A finished one is replaced only with `overwrite`.
+    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. Another finished one is replaced only with
+    `overwrite`.
 
     Only the calibration and validation parts of the texts are read.
     """
     chosen = QuantizeOptions.of(model=model, **options)
-    root = Path(out)
-    require_free(root, overwrite=overwrite)
-    session = open_session(chosen, device=device, progress=progress)
-    quantizing = chosen.quantizing()
-    session.announce(
-        f"Quantizing {session.folder.name} by method {chosen.method}; the checkpoint goes to {root}.",
-        estimate_stages(session.costs, session.split, quantizing, last="checkpoint"),
+    root, quantizing = Path(out), chosen.quantizing()
+    opened = open_session(chosen, overwrite=True, device=device, progress=progress)
+
+    def fill(folder: Path, parts: Path) -> PlanSet:
+        with replace(opened, out=parts) as session:
+            session.announce(
+                f"Quantizing {session.folder.name} by method {chosen.method}; the checkpoint goes to {root}.",
+                estimate_stages(session.costs, session.split, quantizing, last="checkpoint"),
+            )
+            calibration = calibrate(session, quantizing)
+            decision, rounded = decide(session, quantizing, calibration)
+            write_checkpoints(session, decision.plans, folder, calibration=calibration, rounded=rounded)
+        return decision.plans
+
+    key = key_of("quantize", decision_key(opened, quantizing))
+    plans = write_whole(
+        root, PlanSet, fill, command=chosen.command, key=key, overwrite=overwrite, progress=opened.progress
     )
-    calibration = calibrate(session, quantizing)
-    decision, rounded = decide(session, quantizing, calibration)
-    with atomic_folder(root) as partial:
-        write_checkpoints(session, decision.plans, partial, calibration=calibration, rounded=rounded)
-    folders = {name: str(path) for name, path in decision.plans.folders(root).items()}
-    return QuantizeResult(model=session.folder.name, plans=decision.plans, folders=folders)
+    folders = {name: str(path) for name, path in plans.folders(root).items()}
+    return QuantizeResult(model=opened.folder.name, plans=plans, folders=folders)
 
 
 def write_checkpoints(

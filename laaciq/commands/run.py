@@ -77,12 +77,11 @@ def run(
 ) -> RunResult:
     """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes in `out`."""
     chosen = RunOptions.of(model=model, **options)
-    session = open_session(
-        chosen, out=out or chosen.default_folder, overwrite=overwrite, device=device, progress=progress
-    )  # fmt: skip
-    chain = Chain(session, chosen)
-    chain.announce()
-    return chain.run()
+    target = out or chosen.default_folder
+    with open_session(chosen, out=target, overwrite=overwrite, device=device, progress=progress) as session:
+        chain = Chain(session, chosen)
+        chain.announce()
+        return chain.run()
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ def sensitivity(
     Options as in `SensitivityOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = SensitivityOptions.of(model=model, **options)
-    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
-    part = session.split.calibration if chosen.part == "calibration" else session.split.test
-    texts = part if chosen.passages is None else part.spread(chosen.passages)
-    result = study.sensitivity(session, texts, chosen.group(GridOptions), part=chosen.part)
-    session.store.write("sensitivity.json", result.model_dump_json(indent=1))
-    session.store.finish()
+    with open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress) as session:
+        part = session.split.calibration if chosen.part == "calibration" else session.split.test
+        texts = part if chosen.passages is None else part.spread(chosen.passages)
+        result = study.sensitivity(session, texts, chosen.group(GridOptions), part=chosen.part)
+        session.store.write("sensitivity.json", result.model_dump_json(indent=1))
+        session.store.finish()
     return result

@@ -27,8 +27,8 @@ def sweep(
     Options as in `SweepOptions`. With `out`, results are stored there and not computed again.
     """
     chosen = SweepOptions.of(model=model, **options)
-    session = open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress)
-    result = study.sweep(session, chosen)
-    session.store.write("sweep.json", result.model_dump_json(indent=1))
-    session.store.finish()
+    with open_session(chosen, out=out, device=device, overwrite=overwrite, progress=progress) as session:
+        result = study.sweep(session, chosen)
+        session.store.write("sweep.json", result.model_dump_json(indent=1))
+        session.store.finish()
     return result

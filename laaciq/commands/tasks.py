@@ -9,7 +9,10 @@ from typing import Any, Unpack
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
 from laaciq.engine.escaping import yaml_text
-from laaciq.engine.files import atomic_folder, require_free
+from laaciq.engine.files import write_text
+from laaciq.engine.progress import default_progress
+from laaciq.engine.store import key_of
+from laaciq.engine.whole_output import write_whole
 from laaciq.options import TasksOptions
 from laaciq.options.keywords import TasksKeywords
 from laaciq.strict import StrictModel
@@ -45,18 +48,18 @@ class Tasks(StrictModel):
 
 def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
     """Write the test part of the texts, which no plan was chosen on, as a folder for the harness's `--include_path`; options as in
-    `TasksOptions`. A finished folder is replaced only with `overwrite`.
+    `TasksOptions`. Another finished folder is replaced only with `overwrite`.
 
     `laaciq_bits` measures bits per byte of every passage; `laaciq_order` asks which of four endings has its words in order. A group has no
     mean, because it would hide the language that loses most.
     """
     folder, chosen = Path(out), TasksOptions.of(**options)
-    require_free(folder, overwrite=overwrite)
     test = read_split(chosen.texts, seed=chosen.seed).test.select(chosen.languages)
     groups = {group: [f"{group}_{code}" for code in test.languages] for group in TEMPLATES}
-    with atomic_folder(folder) as partial:
+
+    def fill(partial: Path, parts: Path) -> Tasks:
         for code, passages in test.by_language.items():
-            (partial / f"{code}.jsonl").write_text(_records(passages), encoding="utf-8")
+            write_text(partial / f"{code}.jsonl", _records(passages))
         for group, template in TEMPLATES.items():
             _write(partial / _template(group), _COMMON | template)
             _write(partial / f"{group}.yaml", {"group": group, "task": groups[group]})
@@ -65,7 +68,12 @@ def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKe
                 data = {"data_files": {"test": str(folder.resolve() / f"{code}.jsonl")}}
                 task = {"include": _template(group), "task": f"{group}_{code}", "dataset_kwargs": data}
                 _write(partial / f"{group}_{code}.yaml", task)
-    return Tasks(folder=str(folder), groups=groups)
+        return Tasks(folder=str(folder), groups=groups)
+
+    key = key_of("tasks", str(folder.absolute()), test.fingerprint)
+    return write_whole(
+        folder, Tasks, fill, command=chosen.command, key=key, overwrite=overwrite, progress=default_progress()
+    )
 
 
 def _records(passages: Passages) -> str:
@@ -77,7 +85,7 @@ def _records(passages: Passages) -> str:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(yaml_text(content), encoding="utf-8")
+    write_text(path, yaml_text(content))
 
 
 def _template(group: str) -> str:

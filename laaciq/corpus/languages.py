@@ -12,10 +12,13 @@ from functools import cache
 import langcodes
 from language_data.population_data import LANGUAGE_SPEAKING_POPULATION
 
+from laaciq.engine.input_files import is_text
 from laaciq.errors import UnknownLanguage
 
 # ISO 639 codes for "no particular language".
 _NOT_A_LANGUAGE = {"mis", "mul", "und", "zxx"}
+# No name of a language has more characters.
+_LONGEST = 100
 
 
 @dataclass(frozen=True, order=True)
@@ -31,9 +34,11 @@ class Language:
 def language(name: str) -> Language:
     """The language for a code of two or three letters, a tag such as `pt-BR`, or a name in English or in the language itself."""
     stripped = name.strip()
-    tag = _by_code(stripped) or _by_name(stripped)
+    tag = (_by_code(stripped) or _by_name(stripped)) if is_text(stripped) and len(stripped) <= _LONGEST else None
     if tag is None:
-        raise UnknownLanguage(f"unknown language {name!r}{_suggestion(stripped)}; give an ISO 639-3 code such as 'swa'")
+        raise UnknownLanguage(
+            f"unknown language {name[:_LONGEST]!r}{_suggestion(stripped[:_LONGEST])}; give an ISO 639-3 code such as 'swa'"
+        )
     return Language(
         code=tag.to_alpha3(),
         name=langcodes.Language.make(language=tag.language).display_name(),

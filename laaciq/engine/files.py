@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from laaciq.engine.failures import write_failed
 from laaciq.errors import OutputConflict
 
-_PARTIAL = ".partial-"
-# Lists the files of a folder that `atomic_folder` wrote, one name per line: whatever else lies there is the user's.
-FILE_LIST = ".laaciq-files"
+# Nothing is read or written through a link that somebody put in the place of a file.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -21,81 +20,73 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """As `write_text`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
+def write_bytes(path: Path, content: bytes, *, partial: Path | None = None) -> None:
+    """As `write_text`. It is written to `partial` first: by default beside its place, under a name that the next writing takes again."""
+    partial = partial or path.with_name(f".{path.name}.laaciq-partial")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_through(partial, content, os.O_TRUNC)
+            os.replace(partial, path)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+
+
+def write_through(path: Path, content: bytes, mode: int) -> None:
+    """Write to the disk itself; `mode` is `os.O_TRUNC` or `os.O_APPEND`."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | mode | _NO_LINK, 0o666)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
-def require_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse an output folder that holds a finished result, unless `overwrite`; and always one that holds files of others.
-
-    Call it before the work; `atomic_folder` replaces the folder after it.
-    """
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise OutputConflict(f"{folder} is a file: choose a folder")
-    present = {path for path in folder.rglob("*") if not path.is_dir() and path.name != FILE_LIST}
-    written = {
-        path.parent / name for path in folder.rglob(FILE_LIST) for name in path.read_text(encoding="utf-8").splitlines()
-    }
-    if foreign := sorted(present - written):
-        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-        raise OutputConflict(
-            f"{folder} holds files that this command did not write ({foreign[0].relative_to(folder)}{more}): choose another folder"
-        )
-    if present and not overwrite:
-        raise OutputConflict(
-            f"{folder} holds a finished result: choose another folder, or replace the result with --overwrite"
-        )
-
-
-def require_free_file(file: Path, *, overwrite: bool = False) -> None:
-    """Refuse an output file that exists, unless `overwrite`."""
-    if file.is_dir():
-        raise OutputConflict(f"{file} is a folder: choose a file")
-    if file.exists() and not overwrite:
-        raise OutputConflict(f"{file} exists: choose another file, or replace it with --overwrite")
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has every file in the folder, whoever wrote it, and the names of all."""
+    for place, _, names in os.walk(folder):
+        for path in (*(Path(place, name) for name in names), Path(place)):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which replaces `path` if the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=path.parent))
+def writing(path: Path, numbers: Container[int] | None = None) -> Iterator[None]:
+    """An error of the operating system within, or one of these `numbers`, is a failure to write `path`, in a sentence."""
     try:
-        yield partial
-        names = [str(p.relative_to(partial)) for p in partial.rglob("*") if not p.is_dir() and p.name != FILE_LIST]
-        write_text(partial / FILE_LIST, "\n".join(sorted(names)))
-        partial.chmod(0o755)
-        if path.exists():
-            shutil.rmtree(path)
-        partial.rename(path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        yield
+    except Exception as error:
+        failed = write_failed(error, path, numbers)
+        if failed is None:
+            raise
+        raise failed from error
+
+
+def free_file(path: Path, *, overwrite: bool = False, replaceable: Callable[[str], bool]) -> Path:
+    """Where to write an output file: `path`, or where that link leads. A file that exists is replaced only with `overwrite`, and only if
+    `replaceable` holds of its text."""
+    if path.is_symlink() and not path.exists():
+        raise OutputConflict(f"{path} is a symbolic link that leads nowhere: choose another file, or remove the link")
+    if path.is_dir():
+        raise OutputConflict(f"{path} is a folder: choose a file")
+    if path.exists():
+        if not overwrite:
+            raise OutputConflict(f"{path} exists: choose another file, or replace it with --overwrite")
+        if not path.is_file() or not replaceable(path.read_text(encoding="utf-8", errors="replace")):
+            raise OutputConflict(f"{path} was not written by this command: choose another file")
+    return Path(os.path.realpath(path))
 
 
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it is there."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def remove_partial(folder: Path) -> None:
-    """Remove what an interrupted command left half-written."""
-    for path in folder.glob(f"{_PARTIAL}*"):
-        remove(path)

@@ -14,21 +14,23 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from laaciq.engine.environment import versions
 from laaciq.engine.escaping import shown_command
-from laaciq.engine.files import remove, remove_partial, write_text
-from laaciq.engine.input_files import Refusal, is_there, read_bytes, require_file
+from laaciq.engine.file_list import content_of
+from laaciq.engine.files import remove
+from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_there, read_bytes, require_file
 from laaciq.engine.json_input import parse_section, read_object, read_record
+from laaciq.engine.output import OutputFolder
+from laaciq.engine.recipe import RECIPE
 from laaciq.errors import LaaciqError, OutputConflict
 from laaciq.version import __version__
 
 Result = TypeVar("Result", bound=BaseModel)
 MARKER = "run.json"
-CARD = "README.md"
 _KEYS = "keys"
 # What run.json says beside the description of the command.
 UNREADABLE = Refusal(OutputConflict, "the run's folder is damaged; choose another folder, or remove this one")
@@ -66,8 +68,8 @@ class Store(ABC):
         """Where the folder `name` lies; `fill` writes it, in one step, unless it is there, unchanged, and computed from `key`."""
 
     @abstractmethod
-    def write(self, name: str, text: str) -> None:
-        """Write a text for people beside the results, such as a report. Without a folder it is dropped."""
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a text or a picture for people beside the results, such as a report. Without a folder it is dropped."""
 
     def result(self, name: str, kind: type[Result], key: str, compute: Callable[[], Result]) -> Result:
         """The result of that name, read if still valid, else computed and kept."""
@@ -83,6 +85,10 @@ class Store(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Note that the command reached its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let others write where this store writes. Nothing is kept after it."""
 
 
 class SubStore(Store):
@@ -103,11 +109,14 @@ class SubStore(Store):
     def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
         return self._store.folder(f"{self._prefix}/{name}", key, fill)
 
-    def write(self, name: str, text: str) -> None:
-        self._store.write(f"{self._prefix}/{name}", text)
+    def write(self, name: str, content: str | bytes) -> None:
+        self._store.write(f"{self._prefix}/{name}", content)
 
     def finish(self) -> None:
-        """The whole store is finished by whoever opened it."""
+        """The whole store is finished, and closed, by whoever opened it."""
+
+    def close(self) -> None:
+        pass
 
 
 class MemoryStore(Store):
@@ -133,14 +142,18 @@ class MemoryStore(Store):
     def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
         path = Path(self._temporary.name) / name
         if self._folders.get(name) != key:
+            remove(path)
             fill(path)
             self._folders[name] = key
         return path
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, content: str | bytes) -> None:
         pass
 
     def finish(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -164,73 +177,86 @@ class RunFolder(Store):
         self._computed_with = dict(computed_with or versions())
         self._description = json.loads(json.dumps(dict(description), default=str))
         self._used: set[str] = set()
-        marker = _require_run(path)
+        self._output = OutputFolder(path, command=_command(self._description))
+        try:
+            self._open(overwrite)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, overwrite: bool) -> None:
+        self._resumed = bool(self._output.listed)
+        marker = (read_marker(self.path) or {}) if MARKER in self._output.listed else {}
+        if self._resumed and MARKER not in self._output.listed:
+            raise OutputConflict(f"{self.path} holds the result of another command: choose another folder")
         earlier = {name: value for name, value in marker.items() if name not in _STATE}
         other = bool(marker) and earlier != self._description
         if other and not overwrite:
             state = "finished" if marker.get("finished") else "unfinished"
             raise OutputConflict(
-                f"{path} holds the {state} {_command(earlier)}, and this is {_command(self._description)}: "
+                f"{self.path} holds the {state} {_command(earlier)}, and this is {_command(self._description)}: "
                 f"choose another folder, or replace what is there with --overwrite"
             )
         self._replacing = other or bool(marker.get("replacing"))
         self._finished = not other and bool(marker.get("finished"))
         if not self._finished:
             self._mark(finished=False)
-        for folder in (path, *(child for child in path.iterdir() if child.is_dir())):
-            remove_partial(folder)
 
     def valid(self, name: str, key: str) -> bool:
         """`name` is a file or a folder."""
-        path = self.path / name
-        keyed = self._key_file(name)
+        path, keyed = self.path / name, self.path / _key_file(name)
         valid = path.exists() and is_there(keyed)
         if valid and not path.is_dir():
-            require_file(path, UNREADABLE, within=self.path)
-        valid = valid and read_bytes(keyed, UNREADABLE, within=self.path) == f"{key} {_content(path)}".encode()
+            require_file(path, UNREADABLE, within=self.path, most=MOST_DATA_BYTES)
+        valid = valid and read_bytes(keyed, UNREADABLE, within=self.path) == f"{key} {content_of(path)}".encode()
         if valid:
             self._used.add(name)
         return valid
 
     def keep(self, name: str, result: BaseModel, key: str) -> None:
-        self._change()
-        write_text(self.path / name, result.model_dump_json(indent=1))
-        self.confirm(name, key)
+        self._write(name, result.model_dump_json(indent=1).encode(), key)
 
     def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
         if not self.valid(name, key):
             self._change()
-            fill(self.path / name)
-            self.confirm(name, key)
+            with self._output.replacing(name) as folder:
+                fill(folder)
+            self._confirm(name, key)
         return self.path / name
-
-    def confirm(self, name: str, key: str) -> None:
-        """Note that the file or folder `name`, which the caller wrote, was computed from `key`."""
-        self._change()
-        write_text(self._key_file(name), f"{key} {_content(self.path / name)}")
-        self._used.add(name)
 
     def read(self, name: str, kind: type[Result]) -> Result:
         return read_record(self.path / name, kind, UNREADABLE, within=self.path)
 
-    def write(self, name: str, text: str) -> None:
-        if self.valid(name, key_of(text)):
-            return
-        self._change()
-        write_text(self.path / name, text)
-        self.confirm(name, key_of(text))
+    def write(self, name: str, content: str | bytes) -> None:
+        encoded = content.encode() if isinstance(content, str) else content
+        key = hashlib.sha256(encoded).hexdigest()
+        if not self.valid(name, key):
+            self._write(name, encoded, key)
 
     def finish(self) -> None:
         """Note that the command reached its end, and remove the results of a command that it replaced."""
         if self._replacing:
-            for keyed in sorted((self.path / _KEYS).glob("*.key")):
-                name = unquote(keyed.stem)
-                if name not in self._used:
-                    if (self.path / name).resolve().is_relative_to(self.path.resolve()):
-                        remove(self.path / name)
-                    keyed.unlink()
+            kept = {MARKER, *self._used, *(f"{name}/" for name in self._used), *map(_key_file, self._used)}
+            self._output.remove(self._output.listed - kept)
             self._replacing = False
         self._mark(finished=True)
+
+    def close(self) -> None:
+        """A new folder in which no result was kept goes: a command that is refused leaves nothing."""
+        if not self._resumed and self._used <= {RECIPE}:
+            self._output.remove(self._output.listed)
+        self._output.close()
+
+    def _write(self, name: str, content: bytes, key: str) -> None:
+        """Keys are written after results: without its key a result counts for nothing."""
+        self._change()
+        self._output.claim(name, _key_file(name))
+        self._output.write(name, content)
+        self._confirm(name, key)
+
+    def _confirm(self, name: str, key: str) -> None:
+        self._output.write(_key_file(name), f"{key} {content_of(self.path / name)}".encode())
+        self._used.add(name)
 
     def _change(self) -> None:
         """A finished run is unfinished from its first change on, and not from a repeat that computes nothing."""
@@ -240,11 +266,8 @@ class RunFolder(Store):
     def _mark(self, *, finished: bool) -> None:
         state = {"finished": finished, **({"replacing": True} if self._replacing else {})}
         marker = {"laaciq": __version__, **self._description, "computed_with": self._computed_with, **state}
-        write_text(self.path / MARKER, json.dumps(marker, indent=1))
+        self._output.write(MARKER, json.dumps(marker, indent=1).encode())
         self._finished = finished
-
-    def _key_file(self, name: str) -> Path:
-        return self.path / _KEYS / f"{quote(name, safe='')}.key"
 
 
 class _Marker(BaseModel):
@@ -269,18 +292,8 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     return marker
 
 
-def _require_run(path: Path) -> dict[str, Any]:
-    """The marker of a run's folder; empty if the folder is new or empty."""
-    if path.exists() and not path.is_dir():
-        raise OutputConflict(f"{path} is a file: choose a folder")
-    if not path.exists():
-        return {}
-    if (marker := read_marker(path)) is not None:
-        return marker
-    remove_partial(path)
-    if any(path.iterdir()):
-        raise OutputConflict(f"{path} holds files that are no run's and was left as it is: choose another folder")
-    return {}
+def _key_file(name: str) -> str:
+    return f"{_KEYS}/{quote(name, safe='')}.key"
 
 
 def _command(description: Mapping[str, object]) -> str:
@@ -288,13 +301,3 @@ def _command(description: Mapping[str, object]) -> str:
     others = {name: value for name, value in description.items() if name != "command"}
     parts = [f"'{shown_command(str(description['command']))}'"] if "command" in description else []
     return " with ".join([*parts, *([json.dumps(others)] if others or not parts else [])])
-
-
-def _content(path: Path) -> str:
-    """Of a file the digest; of a folder the names and sizes, since checkpoints are large. A model card may be added at any time."""
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    listing = sorted(
-        (str(p.relative_to(path)), p.stat().st_size) for p in path.rglob("*") if p.is_file() and p.name != CARD
-    )
-    return hashlib.sha256(json.dumps(listing).encode()).hexdigest()

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from laaciq.corpus import language
 from laaciq.errors import BrokenTexts
-from laaciq.evaluation.disparity import disparity_of
+from laaciq.evaluation.disparity import degradation_of, disparity_of
 from laaciq.evaluation.results import Evaluation, LanguageResult, Likelihood, Summary
 from laaciq.evaluation.verdict import verdict
 from laaciq.scoring.likelihood import bits_per_byte
 from laaciq.stats.estimate import Estimate
-from laaciq.stats.ratio import ratio_estimate
 from laaciq.trials.losses import DRAWS, Losses
 from laaciq.trials.measurement import Measurement
 
 COLLAPSE_FACTOR = 10
 CROSS_FIT_SPLITS = 200
-
-
-@dataclass(frozen=True)
-class _Documents:
-    """A measurement summed by document, because passages of one document are not independent."""
-
-    loss: np.ndarray
-    tokens: np.ndarray
-    original: np.ndarray
-    passages: np.ndarray
-
-    @classmethod
-    def of(cls, measured: Measurement) -> _Documents:
-        names, member = np.unique(measured.documents, return_inverse=True)
-
-        def sums(values: np.ndarray) -> np.ndarray:
-            return np.bincount(member, weights=values, minlength=len(names))
-
-        return cls(
-            loss=sums(measured.loss),
-            tokens=sums(np.array(measured.tokens)),
-            original=sums(np.array(measured.original_nll)),
-            passages=sums(np.ones(len(member))),
-        )
 
 
 def evaluate_measurements(
@@ -59,21 +35,21 @@ def evaluate_measurements(
     """The `Evaluation` of the measurements, with intervals."""
     if not measurements:
         raise BrokenTexts("no language was measured: give texts in at least one language")
-    documents = {m.language: _Documents.of(m) for m in measurements}
     for m in measurements:
-        if m.served and len(documents[m.language].loss) < 2:
+        if m.served and len(set(m.documents)) < 2:
             raise BrokenTexts(f"{m.language} has only one document, and an interval needs two: give more passages")
-    results = [_language_result(m, documents[m.language], parallel) for m in measurements]
-    judged = {r.language for r in results if r.judged}
-    losses = Losses.of(
-        {m.language: m.loss for m in measurements if m.language in judged},
-        {m.language: m.tokens for m in measurements},
-        {m.language: m.documents for m in measurements},
-        parallel=parallel,
-        seed=seed,
-        draws=draws,
-    )
-    disparity = disparity_of(losses, seed=seed, splits=CROSS_FIT_SPLITS) if len(judged) > 1 else None
+    losses = _losses(measurements, lambda m: m.tokens, parallel=parallel, seed=seed, draws=draws)
+    relative = _losses(measurements, lambda m: m.original_nll, parallel=parallel, seed=seed)
+    by_passage = _losses(measurements, lambda m: np.full(len(m.tokens), np.log(2)), parallel=parallel, seed=seed)
+    loss, relative_bits, bits = (of_all.by_language() for of_all in (losses, relative, by_passage))
+    results = [
+        _language_result(m, loss.get(m.language), relative_bits.get(m.language), bits.get(m.language), parallel)
+        for m in measurements
+    ]
+    judged = [r.language for r in results if r.judged]
+    disparity = None
+    if len(judged) > 1:
+        disparity = disparity_of(losses.only(judged), seed=seed, splits=CROSS_FIT_SPLITS)
     summary = _summary(results, measurements)
     return Evaluation(
         original=original,
@@ -88,26 +64,49 @@ def evaluate_measurements(
     )
 
 
-def _language_result(measured: Measurement, sums: _Documents, parallel: bool) -> LanguageResult:
+def _losses(
+    measurements: list[Measurement],
+    denominators: Callable[[Measurement], ArrayLike],
+    *,
+    parallel: bool,
+    seed: int,
+    draws: int = DRAWS,
+) -> Losses:
+    """ΔNLL over what `denominators` gives by passage, in the languages that have at least two documents."""
+    several = [m for m in measurements if len(set(m.documents)) > 1]
+    return Losses.of(
+        {m.language: m.loss for m in several},
+        {m.language: denominators(m) for m in several},
+        {m.language: m.documents for m in several},
+        parallel=parallel,
+        seed=seed,
+        draws=draws,
+    )
+
+
+def _language_result(
+    measured: Measurement, loss: Estimate | None, relative: Estimate | None, bits: Estimate | None, parallel: bool
+) -> LanguageResult:
+    """An estimate is None for one document, whose noise nobody knows: the value stands alone."""
     spoken = language(measured.language)
-    tokens, byte_count = sum(measured.tokens), sum(measured.bytes)
-    loss = ratio_estimate(sums.loss, sums.tokens)
-    passage = ratio_estimate(sums.loss / np.log(2), sums.passages)
+    tokens, byte_count, nats = sum(measured.tokens), sum(measured.bytes), float(measured.loss.sum())
+    loss = loss or _without_interval(nats / tokens)
+    bits = bits or _without_interval(nats / np.log(2) / len(measured.tokens))
     collapsed = loss.value > np.log(COLLAPSE_FACTOR)
     return LanguageResult(
         language=spoken.code,
         name=spoken.name,
         script=spoken.script,
         passages=len(measured.tokens),
-        documents=len(sums.loss),
+        documents=len(set(measured.documents)),
         tokens=tokens,
         bytes=byte_count,
         original=_likelihood(sum(measured.original_nll), tokens, byte_count),
         quantized=_likelihood(sum(measured.quantized_nll), tokens, byte_count),
         loss=loss,
-        degradation=None if collapsed else _degradation(loss),
-        relative_bits=ratio_estimate(sums.loss, sums.original),
-        bits_per_passage=passage if parallel else None,
+        degradation=None if collapsed else degradation_of(loss),
+        relative_bits=relative or _without_interval(nats / sum(measured.original_nll)),
+        bits_per_passage=bits if parallel else None,
         kl_per_token=sum(measured.kl or ()) / tokens,
         top_agreement=sum(measured.agreed or ()) / tokens,
         served=measured.served,
@@ -116,10 +115,8 @@ def _language_result(measured: Measurement, sums: _Documents, parallel: bool) ->
     )
 
 
-def _degradation(loss: Estimate) -> Estimate:
-    # Two documents may make an upper end that no number can hold.
-    value, low, high = (float(np.expm1(min(end, 700.0))) for end in (loss.value, loss.low, loss.high))
-    return Estimate(value=value, low=low, high=high)
+def _without_interval(value: float) -> Estimate:
+    return Estimate(value=value, low=value, high=value)
 
 
 def _likelihood(nats: float, tokens: int, byte_count: int) -> Likelihood:

@@ -9,8 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from laaciq.evaluation.results import Disparity
+from laaciq.stats.estimate import Estimate
+from laaciq.stats.extremes import LARGEST
 from laaciq.stats.heterogeneity import between_deviation, exceedance_p
 from laaciq.trials.losses import Losses
+
+
+def degradation_of(loss: Estimate) -> Estimate:
+    """D = exp(ΔNLL per token) − 1, with its interval."""
+    # Two documents may give an upper end that no number can hold.
+    value, low, high = (float(np.expm1(min(end, LARGEST))) for end in (loss.value, loss.low, loss.high))
+    return Estimate(value=value, low=low, high=high)
 
 
 def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
@@ -20,6 +29,7 @@ def disparity_of(losses: Losses, *, seed: int, splits: int) -> Disparity:
     under_null = degradations.noise(losses.draws, seed).var(axis=1)
     worst_cross_fitted, disparity_cross_fitted = cross_fitted(losses, seed=seed, splits=splits)
     return Disparity(
+        worst=degradation_of(losses.worst()[1]),
         plug_in=disparity.estimate,
         noise_floor=disparity.noise_floor,
         cross_fitted=disparity_cross_fitted,

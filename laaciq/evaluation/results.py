@@ -56,6 +56,11 @@ class LanguageResult(StrictModel):
     def _consistent(self) -> Self:
         if (self.degradation is None) != self.collapsed:
             raise ValueError("a language has a degradation exactly if it did not collapse")
+        if self.documents > self.passages:
+            raise ValueError("a language has more documents than passages")
+        for estimate in (self.loss, self.degradation, self.relative_bits, self.bits_per_passage):
+            if estimate is not None and (estimate.low > estimate.value or estimate.value > estimate.high):
+                raise ValueError("an interval does not hold its estimate")
         return self
 
     @property
@@ -67,6 +72,7 @@ class LanguageResult(StrictModel):
 class Disparity(StrictModel):
     """How unequal the losses are: max D − min D over the languages that are served and did not collapse.
 
+    `worst` is the largest D of any language, with the interval of a maximum: the language that came out worst need not be the worst.
     `plug_in` is the observed value with its interval, which alone decides whether languages differ beyond noise. `noise_floor` is the
     largest value that noise explains: languages differ beyond noise exactly if `plug_in` exceeds it. `cross_fitted` and
     `cross_fitted_worst` (D of the worst language) choose worst and best on one half of the documents and estimate on the other.
@@ -74,6 +80,7 @@ class Disparity(StrictModel):
     distribution under equal means.
     """
 
+    worst: Estimate
     plug_in: Estimate
     noise_floor: float
     cross_fitted: float
@@ -110,7 +117,7 @@ class Summary(StrictModel):
 class Evaluation(Displayed, StrictModel):
     """A quantized model against its original, by language."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     original: str
     quantized: str
     texts: str
@@ -150,6 +157,13 @@ class Evaluation(Displayed, StrictModel):
     def fewest_documents(self) -> int:
         """Smallest number of documents of a served language; 0 if none is served."""
         return min((r.documents for r in self.languages if r.served), default=0)
+
+    @property
+    def worst(self) -> Estimate | None:
+        """The largest D of any judged language, with its interval; None if no language is judged."""
+        if self.disparity is not None:
+            return self.disparity.worst
+        return self.judged[0].degradation if self.judged else None
 
     @property
     def judged(self) -> list[LanguageResult]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from laaciq.evaluation.results import Disparity, Evaluation, LanguageResult, Summary
+from laaciq.evaluation.results import Disparity, LanguageResult, Summary
 from laaciq.stats.estimate import Estimate
 
-# Simulated coverage of intervals is close to 95 % from here on; with fewer documents it depends on the losses' distribution.
+# From here on intervals cover as docs/statistics.md says; with fewer documents it depends on how losses are distributed.
 ENOUGH_DOCUMENTS = 10
 
 
@@ -31,9 +31,8 @@ def verdict(results: list[LanguageResult], disparity: Disparity | None, summary:
     )
 
 
-def rough_intervals(evaluation: Evaluation) -> str | None:
-    """A sentence of warning if a language has too few documents for exact intervals; None otherwise."""
-    fewest = evaluation.fewest_documents
+def rough_intervals(fewest: int) -> str | None:
+    """A sentence of warning if the language with the fewest documents has too few for exact intervals; None otherwise."""
     if not 0 < fewest < ENOUGH_DOCUMENTS:
         return None
     return f"Intervals are rough: a language has {fewest} documents, and {ENOUGH_DOCUMENTS} or more are needed."

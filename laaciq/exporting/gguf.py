@@ -15,17 +15,18 @@ from laaciq.exporting.carrying import beside_codes
 from laaciq.exporting.contents import Coded, read_contents
 from laaciq.exporting.gguf_blocks import Blocks, to_16bit_blocks, to_blocks
 from laaciq.exporting.gguf_vocabulary import describe_vocabulary
-from laaciq.models import find_model
+from laaciq.models import ModelFolder, find_model
 from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
 from laaciq.models.gguf_file import gguf_file, import_gguf
 from laaciq.models.no_remote_code import read_config, read_tokenizer
+from laaciq.models.safetensors_files import read_tensors, tensor_headers
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
 # Model types of transformers that are written; GGUF has the same names for them.
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 # Without it, runtimes use the embeddings.
-_HEAD = "lm_head.weight"
+_HEAD, _EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
         if (factors := architecture.rotary_factors()) is not None:
             writer.add_tensor(f"{gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.ROPE_FREQS]}.weight", factors.float().numpy())
         for name, stored in read_contents(folder):
-            if name == _HEAD and architecture.config.tie_word_embeddings:
+            if name == _HEAD and architecture.config.tie_word_embeddings and _repeats_embeddings(model, stored):
                 continue
             rows = architecture.row_order(name)
             if isinstance(stored, torch.Tensor) and stored.ndim == 1:
@@ -118,6 +119,15 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
             writer.add_tensor(translate(name), blocks.data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
             carried.append(tensor)
     return GgufExport(for_transformers=factors is None, tensors=carried)
+
+
+def _repeats_embeddings(model: ModelFolder, head: torch.Tensor | Coded) -> bool:
+    """A head that differs from the embeddings is not tied to them, whatever config.json says: transformers loads it so."""
+    headers = tensor_headers(model)
+    if isinstance(head, Coded) or _EMBEDDINGS not in headers:
+        return False
+    table = read_tensors({_EMBEDDINGS: headers[_EMBEDDINGS].file}, [_EMBEDDINGS])[_EMBEDDINGS]
+    return torch.equal(head, table)
 
 
 def _carry(name: str, stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, GgufTensor]:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from laaciq.engine.input_files import require_file
 from laaciq.engine.json_input import check_object, read_object
 from laaciq.errors import BrokenModel
 from laaciq.models.anatomy import is_linear
@@ -20,7 +19,7 @@ from laaciq.models.safetensors_files import tensor_headers
 
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
-_CHAT_TEMPLATES = "additional_chat_templates"
+_MASKS = ("BOOL", "U8")
 _OTHER_SETTINGS = ("special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template.json")
 
 
@@ -32,7 +31,6 @@ def check_files(folder: ModelFolder) -> None:
     if configuration is None:
         read_gguf_header(folder.weight_files[0])
         return
-    _check_links(folder.path)
     _check_settings(folder.path)
     files = folder.weight_files
     if files[0].suffix == ".safetensors":
@@ -47,21 +45,13 @@ def _check_headers(folder: ModelFolder, configuration: ModelConfiguration) -> No
     if configuration.quantization_config is not None:
         return
     for name, header in headers.items():
-        # Masks and positions may be stored as integers; weights may not.
-        if name.endswith(".weight") and not header.is_floating:
+        # Masks and positions may be stored as integers, and GPT-2's mask is called a bias; weights and biases may not.
+        is_code = not header.is_floating and (name.endswith(".weight") or header.dtype not in _MASKS)
+        if is_code and name.endswith((".weight", ".bias")):
             raise COPY_AGAIN.of(
                 folder.name,
                 f"has {name} as {header.dtype}, and config.json does not say how these codes become weights",
             )
-
-
-def _check_links(folder: Path) -> None:
-    """Links that lead out of the folder are refused, whatever their names: transformers reads many kinds of files, and exports copy them."""
-    for path in (*folder.iterdir(), *(folder / _CHAT_TEMPLATES).glob("*")):
-        if path.is_symlink() and not path.is_dir():
-            require_file(path, COPY_AGAIN, within=folder)
-    if (folder / _CHAT_TEMPLATES).is_symlink():
-        raise COPY_AGAIN.of(folder / _CHAT_TEMPLATES, "is a link")
 
 
 def _check_settings(folder: Path) -> None:

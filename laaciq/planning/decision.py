@@ -71,10 +71,11 @@ def needs_profile(options: WeightOptions) -> bool:
 def decision_key(session: Session, options: WeightOptions) -> str:
     """The key of everything that decides the plans and their weights; known before anything is computed."""
     if not needs_profile(options):
-        return key_of("plans", session.computed_with, session.folder.fingerprint, options.model_dump())
+        parts = (session.computed_with, session.folder.fingerprint, options.model_dump())
+        return key_of("plans", *parts, plan_file_fingerprint(options.plan))
     texts = (session.split.calibration.fingerprint, session.split.validation.fingerprint)
     read = (session.folder.fingerprint, texts, session.options.model_dump(), session.computed_with)
-    return key_of("plans", read, options.model_dump(), plan_file_fingerprint(options))
+    return key_of("plans", read, options.model_dump(), plan_file_fingerprint(options.plan))
 
 
 def read_plan_file(path: Path, anatomy: Anatomy, languages: Sequence[str]) -> Plan:
@@ -109,8 +110,6 @@ def _require_fit(plan: Plan, anatomy: Anatomy, path: Path) -> None:
         raise PLAN_FILE.of(path, "has no weights of languages, and calibration text decides how it rounds")
 
 
-def plan_file_fingerprint(options: WeightOptions) -> str | None:
-    """Fingerprint of the plan file that the options name."""
-    if options.plan is None:
-        return None
-    return hashlib.sha256(read_bytes(Path(options.plan), PLAN_FILE)).hexdigest()
+def plan_file_fingerprint(plan: str | None) -> str | None:
+    """Fingerprint of the plan file that an option names."""
+    return None if plan is None else hashlib.sha256(read_bytes(Path(plan), PLAN_FILE)).hexdigest()

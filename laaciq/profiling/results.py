@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
+from pydantic import Field, field_validator, model_validator
 
 from laaciq.engine.display import Displayed
 from laaciq.engine.files import write_text
@@ -120,6 +121,18 @@ class LanguageActivations(StrictModel):
     predictive_redundancy: float | None = None
     exposure_tokens: int | None
 
+    @field_validator("input_moments")
+    @classmethod
+    def _packed(cls, moments: dict[str, str]) -> dict[str, str]:
+        for name, text in moments.items():
+            try:
+                whole = len(base64.b64decode(text, validate=True)) % 4 == 0
+            except ValueError:
+                whole = False
+            if not whole:
+                raise ValueError(f"{name} holds no 32-bit floats in base64")
+        return moments
+
     def input_mean_squares(self, tensor: str) -> np.ndarray:
         """E[x_j²] of every input j of a linear layer."""
         return unpack_floats(self.input_moments[tensor])
@@ -137,12 +150,22 @@ class Profile(Displayed, StrictModel):
     architecture: Architecture
     tensors: list[WeightStatistics]
     components: list[ComponentWeights]
-    blocks: list[BlockWeights]
+    blocks: list[BlockWeights] = Field(min_length=1)
     super_weights: list[SuperWeight]
     predictive_blocks: list[int] | None = None
-    languages: list[LanguageActivations]
+    languages: list[LanguageActivations] = Field(min_length=1)
     tokenization: list[Tokenization]
     alignment: list[Alignment]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        codes = [result.language for result in self.languages]
+        if len(set(codes)) < len(codes):
+            raise ValueError("a language is there twice")
+        for result in self.languages:
+            if not len(result.norms) == len(result.fractions) == len(self.blocks):
+                raise ValueError(f"{result.language} has norms of {len(result.norms)} blocks of {len(self.blocks)}")
+        return self
 
     def __getitem__(self, code: str) -> LanguageActivations:
         return next(result for result in self.languages if result.language == code)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.torch import save_file
 from torch import nn
 
-from laaciq.engine.files import atomic_folder, write_text
+from laaciq.engine.files import write_text
 from laaciq.engine.input_files import Refusal, is_file
 from laaciq.engine.json_input import parse_section, read_record
 from laaciq.engine.progress import Progress
@@ -59,7 +59,8 @@ def write_checkpoint(
     rounded: Layers | None = None,
     progress: Progress = Progress(),
 ) -> None:
-    """Quantize all planned tensors and write the folder in one step. `rounded` and `progress` as in `quantize_model`."""
+    """Quantize all planned tensors and write them to a folder that the caller moves into its place. `rounded` and `progress` as in
+    `quantize_model`."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
@@ -75,13 +76,12 @@ def write_checkpoint(
             if name not in quantized:
                 yield name, to_16bit(tuned.get(name, value)).cpu().contiguous()
 
-    with atomic_folder(folder) as partial:
-        write_shards(tensors(), partial)
-        _write_config(
-            model, {"quant_method": CHECKPOINT_METHOD, "plan": plan.model_dump(), "brain_floats": brain_floats}, partial
-        )
-        model.tokenizer.save_pretrained(partial)
-        write_text(partial / PLAN, plan.model_dump_json(indent=1))
+    write_shards(tensors(), folder)
+    _write_config(
+        model, {"quant_method": CHECKPOINT_METHOD, "plan": plan.model_dump(), "brain_floats": brain_floats}, folder
+    )
+    model.tokenizer.save_pretrained(folder)
+    write_text(folder / PLAN, plan.model_dump_json(indent=1))
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -244,6 +244,7 @@ def write_shards(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> N
     total = 0
 
     def write() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         save_file(held, folder / f"shard-{len(shards)}", metadata={"format": "pt"})
         shards.append(list(held))
         held.clear()

@@ -114,8 +114,8 @@ def _worst(evaluation: Evaluation) -> list[str]:
     # Languages that collapsed are named with the disparity.
     if evaluation.judged and not evaluation.summary.collapsed:
         worst = evaluation.judged[0]
-        cost = ABSENT if worst.degradation is None else percent_estimate(worst.degradation)
-        sentences.append(f"The worst-off language is {worst.name}, with D = {cost}.")
+        cost = ABSENT if evaluation.worst is None else percent_estimate(evaluation.worst)
+        sentences.append(f"The worst-off language is {worst.name}; the largest D of any language is {cost}.")
     if outside := evaluation.summary.not_served:
         names = ", ".join(evaluation[code].name for code in outside)
         sentences.append(f"Not served by the original, and not counted: {names}.")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from matplotlib.figure import Figure
 
 from laaciq.corpus import language
 from laaciq.engine.escaping import printable, shown_command
 from laaciq.errors import UnknownLanguage
+from laaciq.evaluation.verdict import rough_intervals
 from laaciq.report.figures import COLOURS, MARKERS, label_plainly, legend_below, new_figure, styled
 from laaciq.report.page import bullets, code, drawing, heading, page, paragraph, table
 from laaciq.studies.comparison import Comparison, Made, Row
@@ -27,8 +30,16 @@ HEADS = (
 )
 FOOT = (
     "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the linear layers of the blocks, "
-    "and over the whole model. D is the relative increase in perplexity; disparity is max D − min D; * is within the noise floor."
+    "and over the whole model. D is the relative increase in perplexity; the interval is that of the largest D of any language. Disparity is "
+    "max D − min D; * is within the noise floor."
 )
+
+
+def footnotes(comparison: Comparison) -> list[str]:
+    """Below the table."""
+    fewest = min((row.evaluation.fewest_documents for row in comparison.rows if row.evaluation), default=0)
+    rough = rough_intervals(fewest)
+    return [FOOT, rough] if rough else [FOOT]
 
 
 def cells(row: Row) -> list[str]:
@@ -36,7 +47,7 @@ def cells(row: Row) -> list[str]:
     made, worst, evaluation = row.made, row.worst, row.evaluation
     if made is None or evaluation is None:
         return [row.method, *[""] * (len(HEADS) - 1)]
-    loss = worst.degradation if worst else None
+    loss = None if worst is None or worst.collapsed else evaluation.worst
     disparity = evaluation.disparity
     return [
         row.method,
@@ -86,12 +97,12 @@ def compare_html(comparison: Comparison) -> str:
             heading("Loss of the worst-off language, by size"),
             drawing(
                 size_figure(comparison),
-                "ΔNLL of the worst-off language with its 95 % interval, against bits per weight in the blocks. Losses below "
+                "The largest ΔNLL of any language with its 95 % interval, against bits per weight in the blocks. Losses below "
                 f"{_LEAST:g} are drawn there.",
             ),
             heading("All methods"),
             table(HEADS, map(cells, comparison.measured), label="All methods"),
-            paragraph(FOOT),
+            *map(paragraph, footnotes(comparison)),
             heading("How each was made"),
             bullets(_described(row.method, row.made) for row in comparison.measured if row.made),
             *([heading("Without a result"), bullets(failed)] if failed else []),
@@ -103,17 +114,20 @@ def compare_html(comparison: Comparison) -> str:
 
 @styled
 def size_figure(comparison: Comparison) -> Figure:
-    """ΔNLL of the worst-off language with its interval against bits per weight in the blocks, one mark per method."""
+    """The largest ΔNLL of any language with its interval against bits per weight in the blocks, one mark per method."""
     figure, axes = new_figure(5.0)
     for index, row in enumerate(comparison.measured):
-        if row.made is None or row.worst is None:
+        if row.made is None or row.worst is None or row.evaluation is None:
             continue
-        loss = row.worst.loss
+        loss, largest = row.worst.loss, row.evaluation.worst
+        low, high = loss.low, loss.high
+        if largest is not None and not row.worst.collapsed:
+            low, high = (math.log1p(max(0.0, end)) for end in (largest.low, largest.high))
         value = max(loss.value, _LEAST)
         axes.errorbar(
             row.made.block_bits_per_weight,
             value,
-            yerr=[[max(value - max(loss.low, _LEAST), 0.0)], [max(loss.high - value, 0.0)]],
+            yerr=[[max(value - max(low, _LEAST), 0.0)], [max(high - value, 0.0)]],
             fmt=MARKERS[index % len(MARKERS)], color=COLOURS[index % len(COLOURS)], markersize=7, capsize=2, label=printable(row.method),
         )  # fmt: skip
     axes.set_yscale("log")

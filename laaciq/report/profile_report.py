@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from laaciq.engine.files import write_bytes, write_text
+from laaciq.engine.store import Store
 from laaciq.planning.screening import Screening
 from laaciq.profiling.results import Profile
 from laaciq.report.figures import render
@@ -12,14 +10,14 @@ from laaciq.report.page import drawing, heading, page, paragraph, table
 from laaciq.report.profile_plots import CAPTIONS, profile_figures
 
 
-def write_profile_report(profile: Profile, screening: Screening, folder: Path) -> None:
-    """`report.html` in `folder`, and every plot as PNG and SVG in `plots/`."""
+def write_profile_report(profile: Profile, screening: Screening, store: Store) -> None:
+    """`report.html`, and every plot as PNG and SVG in `plots/`."""
     figures = profile_figures(profile)
     for name, figure in figures.items():
         for kind in ("png", "svg"):
-            write_bytes(folder / "plots" / f"{name}.{kind}", render(figure, kind))
+            store.write(f"plots/{name}.{kind}", render(figure, kind))
     drawings = [drawing(figure, CAPTIONS[name]) for name, figure in figures.items()]
-    write_text(folder / "report.html", profile_html(profile, screening, drawings))
+    store.write("report.html", profile_html(profile, screening, drawings))
 
 
 def profile_html(profile: Profile, screening: Screening, drawings: list[str]) -> str:

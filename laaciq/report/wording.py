@@ -121,7 +121,7 @@ def _note(result: LanguageResult) -> str:
 
 def table_caption(evaluation: Evaluation) -> str:
     caption = "Worst first, with 95 % intervals."
-    if rough := rough_intervals(evaluation):
+    if rough := rough_intervals(evaluation.fewest_documents):
         caption += f" {rough}"
     if evaluation.summary.not_served:
         caption += " Languages that the original does not serve come last and are left out of all figures."

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from laaciq.stats.bootstrap import percentile_interval
+from laaciq.stats.estimate import TAIL
 from laaciq.stats.heterogeneity import exceedance_p
 
 DRAWS = 10_000
@@ -44,8 +44,9 @@ def pearson(x: ArrayLike, y: ArrayLike, *, draws: int = DRAWS, seed: int = 0) ->
     drawn = np.random.default_rng(seed).integers(len(x), size=(draws, len(x)))
     resampled_x, resampled_y = x[drawn], y[drawn]
     defined = (np.ptp(resampled_x, axis=1) > 0) & (np.ptp(resampled_y, axis=1) > 0)
-    low, high = percentile_interval(_row_correlations(resampled_x[defined], resampled_y[defined]))
-    return Correlation(float(result.statistic), len(x), float(result.pvalue), low, high)
+    drawn_r = _row_correlations(resampled_x[defined], resampled_y[defined])
+    low, high = np.quantile(drawn_r, [TAIL, 1 - TAIL])
+    return Correlation(float(result.statistic), len(x), float(result.pvalue), float(low), float(high))
 
 
 def permutation_p(x: ArrayLike, y: ArrayLike, draws: int = DRAWS, seed: int = 0) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from laaciq.strict import StrictModel
 
 LEVEL = 0.95
+# Probability that the true value lies beyond one end of an interval.
+TAIL = (1 - LEVEL) / 2
 
 
 class Estimate(StrictModel):

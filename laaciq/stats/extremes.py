@@ -7,7 +7,7 @@ several tie. These intervals hold whether quantities are equal, one stands apart
   exceed it that may be the maximum (moment inequalities: Chernozhukov, Lee & Rosen 2013; generalised selection: Andrews & Soares 2010).
 - The upper end is the largest of the quantities' upper ends: whichever is the maximum, its upper end holds for it (intersection-union test).
 
-Both ends contain the largest value. Noise is Gaussian with the estimated covariance, widened by Student's t.
+Both ends contain the largest value. `noise` is Gaussian with the estimated covariance, (draws, quantities); ends are widened by Student's t.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
-from laaciq.stats.estimate import LEVEL, Estimate
+from laaciq.stats.estimate import TAIL, Estimate
 from laaciq.stats.joint import JointEstimates
 
-# Probability that a true value lies beyond one end.
-TAIL = (1 - LEVEL) / 2
 # A quantity may be the maximum if it is within so many standard errors of the median-unbiased maximum; beyond, its distance counts.
 NEAR = 1.0
 # How many degrees of freedom the typical variance counts for in a scale: few documents make single variances too small by chance.
 TYPICAL_FREEDOM = 20
+# Draws that are enough for a median.
+MEDIAN_DRAWS = 500
 # Of an exponent; two documents may make an end that nothing can hold.
 LARGEST = 700.0
 
@@ -40,18 +40,17 @@ class RangeEstimate:
     noise_floor: float
 
 
-def maximum_estimate(joint: JointEstimates, *, draws: int, seed: int) -> Estimate:
+def maximum_estimate(joint: JointEstimates, noise: np.ndarray) -> Estimate:
     """max θᵢ, with its interval."""
-    noise = joint.noise(draws, seed)
     scale = working_scale(joint.variances, joint.freedom, np.median(joint.variances))
     return Estimate(
         value=float(joint.values.max()),
-        low=lower_end(joint, noise, scale),
-        high=float((joint.values + joint.margins(TAIL)).max()),
+        low=lower_end(joint.values, joint.covariance, joint.freedom, noise, scale),
+        high=float((joint.values + joint.margins(TAIL)[1]).max()),
     )
 
 
-def range_estimate(joint: JointEstimates, *, draws: int, seed: int) -> RangeEstimate:
+def range_estimate(joint: JointEstimates, noise: np.ndarray) -> RangeEstimate:
     """max D − min D for D = exp(θ) − 1; of a single quantity θ it is 0.
 
     Every quantity gets a band θ̂ᵢ ± k·wᵢ. Were all equal, some two bands would lie apart in 2.5 % of cases: if two do, the quantities
@@ -60,14 +59,13 @@ def range_estimate(joint: JointEstimates, *, draws: int, seed: int) -> RangeEsti
     if len(joint.values) == 1:
         return RangeEstimate(Estimate(value=0.0, low=0.0, high=0.0), 0.0)
     centred = joint.about_mean()
-    noise = joint.noise(draws, seed)
-    noise -= noise.mean(1, keepdims=True)
+    noise = noise - noise.mean(1, keepdims=True)
     scale = working_scale(centred.variances, centred.freedom, np.median(centred.variances))
     value = float(np.ptp(np.expm1(joint.values)))
 
     def gap(upward: np.ndarray, downward: np.ndarray) -> float:
         factor, share = band_factor(noise + upward, noise - downward, scale)
-        factor *= small_sample_factor(centred, share)
+        factor *= small_sample_factor(centred.covariance, centred.freedom, share)
         lowest, highest = joint.values - factor * scale, joint.values + factor * scale
         return float(np.expm1(lowest.max()) - np.expm1(highest.min()))
 
@@ -88,13 +86,15 @@ def working_scale(variances: np.ndarray, freedom: np.ndarray, typical: ArrayLike
     return np.sqrt(np.maximum(shrunk, np.finfo(float).tiny))
 
 
-def lower_end(joint: JointEstimates, noise: np.ndarray, scale: np.ndarray) -> float:
+def lower_end(
+    values: np.ndarray, covariance: np.ndarray, freedom: np.ndarray, noise: np.ndarray, scale: np.ndarray
+) -> float:
     """The lower end for max θᵢ: max (θ̂ᵢ − k·wᵢ), where k is the upper 2.5 % point of max (noiseᵢ + slackᵢ)/wᵢ."""
-    excess = (noise + slack(joint.values, noise, scale, joint.standard_errors)) / scale
-    winner = excess.argmax(1)
-    share = np.bincount(winner, minlength=len(scale)) / len(noise)
-    factor = max(0.0, float(np.quantile(excess.max(1), 1 - TAIL))) * small_sample_factor(joint, share)
-    return float((joint.values - factor * scale).max())
+    errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    excess = (noise + slack(values, noise, scale, errors)) / scale
+    share = np.bincount(excess.argmax(1), minlength=len(scale)) / len(noise)
+    factor = max(0.0, float(np.quantile(excess.max(1), 1 - TAIL))) * small_sample_factor(covariance, freedom, share)
+    return float((values - factor * scale).max())
 
 
 def slack(values: np.ndarray, noise: np.ndarray, scale: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -103,6 +103,7 @@ def slack(values: np.ndarray, noise: np.ndarray, scale: np.ndarray, errors: np.n
     The maximum that values are held against is median-unbiased: the noise that makes it too large is computed for the very quantities that
     may be the maximum, from all of them to fewer and fewer, until that changes nothing.
     """
+    noise = noise[:MEDIAN_DRAWS]
     shortfall = np.zeros(len(values))
     maximum = -np.inf
     for _ in range(20):
@@ -115,14 +116,16 @@ def slack(values: np.ndarray, noise: np.ndarray, scale: np.ndarray, errors: np.n
     return shortfall
 
 
-def small_sample_factor(joint: JointEstimates, share: np.ndarray) -> float:
+def small_sample_factor(covariance: np.ndarray, freedom: np.ndarray, share: np.ndarray) -> float:
     """By how much Student's t exceeds the normal at the tail: its degrees of freedom are those of the mean variance of the quantities that
     become the extreme, `share` of the time each. One language has those of its documents; many together have many more."""
-    mean = float(share @ joint.variances)
-    spread = sum(float(share @ (covariance**2) @ share) / freedom for covariance, freedom in joint.parts)
-    if spread <= 0:
+    mean = float(share @ covariance.diagonal())
+    weight = share / np.sqrt(freedom)
+    spread = float(weight @ (covariance**2) @ weight)
+    if spread <= 0 or mean <= 0:
         return 1.0
-    return float(stdtrit(max(mean**2 / spread, joint.least_freedom), 1 - TAIL) / ndtri(1 - TAIL))
+    # Rounding is all that varies where the formula gives less than any quantity has.
+    return float(stdtrit(max(mean**2 / spread, freedom.min()), 1 - TAIL) / ndtri(1 - TAIL))
 
 
 def band_factor(upward: np.ndarray, downward: np.ndarray, scale: np.ndarray) -> tuple[float, np.ndarray]:
@@ -145,10 +148,10 @@ def band_factor(upward: np.ndarray, downward: np.ndarray, scale: np.ndarray) -> 
 
 def _range_upper_end(joint: JointEstimates) -> float:
     """The largest upper end of any difference Dᵢ − Dⱼ, recovered from those of Dᵢ and Dⱼ and their correlation (Zou & Donner 2008)."""
-    margins, errors = joint.margins(TAIL), joint.standard_errors
+    (below, above), errors = joint.margins(TAIL), joint.standard_errors
     degradation = np.expm1(joint.values)
-    upward = np.expm1(np.minimum(joint.values + margins, LARGEST)) - degradation
-    downward = degradation - np.expm1(joint.values - margins)
+    upward = np.expm1(np.minimum(joint.values + above, LARGEST)) - degradation
+    downward = degradation - np.expm1(joint.values - below)
     products = np.outer(errors, errors)
     correlation = joint.covariance / np.where(products > 0, products, 1)
     square = upward[:, None] ** 2 + downward[None] ** 2 - 2 * correlation * np.outer(upward, downward)

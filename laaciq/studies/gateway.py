@@ -15,7 +15,6 @@ from scipy.stats import spearmanr
 from laaciq.corpus import Texts
 from laaciq.engine.display import Displayed
 from laaciq.errors import BrokenTexts
-from laaciq.models import LanguageModel
 from laaciq.options import Bits, GatewayOptions, GridOptions, GroupSize, WeightOptions
 from laaciq.stats.estimate import Estimate
 from laaciq.strict import StrictModel
@@ -119,8 +118,8 @@ def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHA
     possible = set_count(count, options.protect)
     quantizing = WeightOptions(**options.model_dump(include={*GridOptions.model_fields, "method"}))
     candidates = ProtectedSets(session, quantizing)
-    choosing = _read(model, session.split.validation, VALIDATION_PASSAGES, "validation")
-    reporting = _read(model, session.split.test, TEST_PASSAGES, "test")
+    choosing = _read(session, session.split.validation, VALIDATION_PASSAGES, "validation")
+    reporting = _read(session, session.split.test, TEST_PASSAGES, "test")
 
     original = session.original_losses(choosing, part="validation")
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
@@ -174,9 +173,9 @@ def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHA
     )
 
 
-def _read(model: LanguageModel, texts: Texts, passages: int, part: str) -> Texts:
-    few = shortened(model, texts, passages=passages, tokens=PASSAGE_TOKENS)
-    require_documents(few, part)
+def _read(session: Session, texts: Texts, passages: int, part: str) -> Texts:
+    few = shortened(session.original, texts, passages=passages, tokens=PASSAGE_TOKENS)
+    require_documents(few, part, session.progress)
     return few
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from laaciq.corpus import Split, language
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR, CROSS_FIT_SPLITS
 from laaciq.evaluation.disparity import disparity_of
@@ -23,6 +24,7 @@ from laaciq.studies.mixes import MIXES, Mix, proportional_weights
 from laaciq.studies.mixture_results import LeftOut, MixtureStudy, Recommendation, Setting
 from laaciq.studies.recalibration import METHOD, Recalibrations
 from laaciq.studies.recommendation import Key, choose, sentence
+from laaciq.studies.texts import require_documents
 from laaciq.trials.session import Session
 
 # How many languages' text is left out by default: those of the largest losses.
@@ -35,7 +37,7 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     with fewer too.
     """
     named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
-    _require_texts(session.split, named)
+    _require_texts(session.split, named, session.progress)
     original = session.original_losses(session.split.validation, part="validation")
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
     if missing := [code for code in named if code not in served]:
@@ -74,7 +76,7 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     )
 
 
-def _require_texts(split: Split, named: list[str]) -> None:
+def _require_texts(split: Split, named: list[str], progress: Progress) -> None:
     known = split.calibration.languages
     if missing := [code for code in named if code not in known]:
         raise UnknownLanguage(
@@ -84,8 +86,8 @@ def _require_texts(split: Split, named: list[str]) -> None:
     for code in known:
         if not len(split.calibration[code]):
             raise BrokenTexts(f"{code} has no calibration text: give more passages")
-        if any(len(set(part[code].documents)) < 2 for part in (split.validation, split.test)):
-            raise BrokenTexts(f"{code} has fewer than two documents to validate or to test on: give more passages")
+    require_documents(split.validation, "validation", progress)
+    require_documents(split.test, "test", progress)
 
 
 def _minimax(trials: Recalibrations, start: Weights, passages: int, rounds: int) -> list[Weights]:

@@ -18,7 +18,8 @@ from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.engine.environment import version_words
 from laaciq.engine.store import portable_key_of
-from laaciq.errors import BadOption, LaaciqError, MissingExtra
+from laaciq.errors import BadOption, LaaciqError, MissingExtra, WriteFailed
+from laaciq.evaluation import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models.checks import check_finite
 from laaciq.options import WeightOptions
@@ -44,7 +45,8 @@ class Rows:
         split = self.session.split
         read = (split.calibration.fingerprint, split.validation.fingerprint) if method.reads_text else None
         measured = (self.session.folder.fingerprint, split.test.fingerprint, self.session.options.model_dump())
-        return portable_key_of("compare", measured, method.name, self.bits, read)
+        layout = Evaluation.model_fields["version"].default
+        return portable_key_of("compare", layout, measured, method.name, self.bits, read)
 
     def row(self, method: ComparedMethod) -> Row:
         """The row, read if it is stored. A failed row is tried again."""
@@ -86,6 +88,8 @@ class Rows:
             test = self.session.split.test
             (measured,) = self.session.measure([candidate], test)
             evaluation = evaluate_trial(self.session, measured, test, quantized=f"{method.name}, {self.bits} bits")
+        except WriteFailed:  # no fault of the method
+            raise
         except (Exception, SystemExit) as error:  # a library may raise anything: that is what its row says
             missing = isinstance(error, MissingExtra)
             return row.model_copy(update={"reason": _reason(error), "missing": missing})

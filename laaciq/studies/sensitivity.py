@@ -6,6 +6,7 @@ Losses nearly add in ΔNLL. The result shows how nearly: the sum of the single l
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -61,7 +62,7 @@ def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str 
 
     If bits are chosen from the result, the choice has seen these texts: use calibration text here, and report on test text.
     """
-    require_documents(texts, part)
+    require_documents(texts, part, session.progress)
     parts = parts_of(session.original)
     candidates = [RoundedMatrices(name, frozenset(matrices), grid) for name, matrices in parts.items()]
     candidates.append(RoundedMatrices(TOGETHER, frozenset().union(*parts.values()), grid))
@@ -127,7 +128,8 @@ def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str,
     together = by_part[TOGETHER]
     loss = {code: [by_part[name][code] for name in parts] for code in languages}
     first, *others = (losses[name] for name in parts)
-    shares = first.plus(others).over(losses[TOGETHER]).by_language()
+    added, at_once = first.plus(others), losses[TOGETHER]
+    shares = {code: added.only([code]).mean_ratio(at_once.only([code])) for code in languages}
     kurtosis = [
         pooled_kurtosis([linear.matrix for linear in anatomy.linears if linear.block == block])
         for block in range(blocks)
@@ -142,7 +144,10 @@ def _result(session: Session, texts: Texts, grid: GridOptions, losses: dict[str,
         loss=loss,
         together=together,
         # A share of a loss within noise means nothing.
-        additive_share={code: shares[code] if together[code].low > 0 else None for code in languages},
+        additive_share={
+            code: share if together[code].low > 0 and math.isfinite(share.high) else None
+            for code, share in shares.items()
+        },
         critical_blocks={code: critical_blocks(np.array(values)) for code, values in block_losses.items()},
         kurtosis=kurtosis,
         kurtosis_correlation=_correlation(kurtosis, list(block_losses.values())),

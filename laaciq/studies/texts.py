@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from laaciq.corpus import Texts
+from laaciq.engine.progress import Progress
 from laaciq.errors import BrokenTexts
+from laaciq.evaluation.verdict import rough_intervals
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import first_tokens
 
 
-def require_documents(texts: Texts, part: str) -> None:
-    """Raise an error unless every language has at least two documents: one document has no variance."""
-    for code, passages in texts.by_language.items():
-        if len(set(passages.documents)) < 2:
+def require_documents(texts: Texts, part: str, progress: Progress) -> None:
+    """Raise an error unless every language has at least two documents: one has no variance. Warn if there are few."""
+    counts = {code: len(set(passages.documents)) for code, passages in texts.by_language.items()}
+    for code, documents in counts.items():
+        if documents < 2:
             raise BrokenTexts(
-                f"{code} has only one document in the {part} part, and an interval needs two: give more text"
+                f"{code} has fewer than two documents in the {part} part, and an interval needs two: give more text"
             )
+    if rough := rough_intervals(min(counts.values(), default=0)):
+        progress.say(rough)
 
 
 def shortened(model: LanguageModel, texts: Texts, *, passages: int, tokens: int) -> Texts:

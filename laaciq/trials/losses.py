@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from laaciq.stats import comparisons
-from laaciq.stats.estimate import Estimate
-from laaciq.stats.extremes import TAIL, RangeEstimate, maximum_estimate, range_estimate
-from laaciq.stats.joint import JointEstimates
-from laaciq.stats.ratio import ratio_influence
+from laaciq.stats.comparisons import Sides, difference, mean_lower_end, ratio
+from laaciq.stats.estimate import TAIL, Estimate
+from laaciq.stats.extremes import RangeEstimate, maximum_estimate, range_estimate
+from laaciq.stats.joint import JointEstimates, Part
+from laaciq.stats.paired_extremes import maximum_lower_end, range_lower_end
+from laaciq.stats.ratio import ratio_freedom, ratio_influence
 from laaciq.trials.measurement import Measurement
 
 # Of noise, for the critical values of extremes.
@@ -83,10 +84,6 @@ class Losses:
         """Every loss times the factor."""
         return replace(self, loss=[factor * loss for loss in self.loss])
 
-    def over(self, whole: Losses) -> Losses:
-        """The share of `whole`, losses of the same documents, in place of losses per token."""
-        return replace(self, tokens=[loss.mean(0) for loss in whole.loss])
-
     def only(self, codes: Sequence[str]) -> Losses:
         """Of these languages alone."""
         places = [self.codes.index(code) for code in codes]
@@ -122,6 +119,11 @@ class Losses:
     def joint(self) -> JointEstimates:
         return _joint([self])
 
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """Draws of the noise of the losses per token, (draws, languages)."""
+        return self.joint.noise(self.draws, self.seed)
+
     @property
     def degradations(self) -> JointEstimates:
         """D = exp(ΔNLL per token) − 1 by language (delta method)."""
@@ -130,60 +132,70 @@ class Losses:
     # One quantization
 
     def by_language(self) -> dict[str, Estimate]:
-        """ΔNLL per token of each language; Student's intervals."""
-        values, margins = self.joint.values, self.joint.margins(TAIL)
-        return {
-            code: Estimate(value=float(value), low=float(value - margin), high=float(value + margin))
-            for code, value, margin in zip(self.codes, values, margins, strict=True)
-        }
+        """ΔNLL per token of each language."""
+        return dict(zip(self.codes, _estimates(self.joint), strict=True))
 
     def mean(self) -> Estimate:
         """ΔNLL per token, the mean over languages."""
-        mean = self.joint.linear(np.full((1, len(self.codes)), 1 / len(self.codes)))
-        value, margin = float(mean.values[0]), float(mean.margins(TAIL)[0])
-        return Estimate(value=value, low=value - margin, high=value + margin)
+        return _estimates(self.joint.linear(np.full((1, len(self.codes)), 1 / len(self.codes))))[0]
 
     def worst(self) -> tuple[str, Estimate]:
         """The language that loses most, and the largest loss of any language."""
-        estimate = maximum_estimate(self.joint, draws=self.draws, seed=self.seed)
-        return self.codes[int(self.per_token.argmax())], estimate
+        return self.codes[int(self.per_token.argmax())], maximum_estimate(self.joint, self.noise)
 
     def disparity(self) -> RangeEstimate:
-        """max D − min D. Needs two languages."""
-        return range_estimate(self.joint, draws=self.draws, seed=self.seed)
+        """max D − min D; 0 for a single language."""
+        return range_estimate(self.joint, self.noise)
 
     # Against another quantization of the same model, on the same documents
 
     def difference(self, other: Losses, code: str) -> Estimate:
         """How much more one language loses here than in `other`."""
-        return comparisons.mean_difference(_joint([self.only([code]), other.only([code])]))
+        size = len(self.codes)
+        differences = self._beside(other).linear(np.hstack([np.eye(size), -np.eye(size)]))
+        return _estimates(differences)[self.codes.index(code)]
 
     def mean_difference(self, other: Losses) -> Estimate:
         """How much more the languages lose here than in `other`, on average."""
-        return comparisons.mean_difference(self._beside(other))
+        size = len(self.codes)
+        return _estimates(self._beside(other).linear(np.repeat([1.0, -1.0], size)[None] / size))[0]
 
     def worst_difference(self, other: Losses) -> Estimate:
         """How much more the worst language loses here than the worst language of `other`, which may be another one."""
-        return comparisons.maximum_difference(self._beside(other), draws=self.draws, seed=self.seed)
+        return difference(self._sides(self._beside(other)), np.max, maximum_lower_end)
 
     def disparity_difference(self, other: Losses) -> Estimate:
         """How much larger max D − min D is here than in `other`."""
-        return comparisons.range_difference(_degradations(self._beside(other)), draws=self.draws, seed=self.seed)
+        return difference(self._sides(_degradations(self._beside(other))), np.ptp, range_lower_end)
 
     def mean_ratio(self, other: Losses) -> Estimate:
         """The mean loss over that of `other`."""
-        return comparisons.mean_ratio(self._beside(other))
+        joint = self._beside(other)
+        return ratio(Sides(joint, np.empty((0, len(joint.values)))), np.mean, mean_lower_end)
 
     def worst_ratio(self, other: Losses) -> Estimate:
         """The worst language's loss over that of the worst language of `other`."""
-        return comparisons.maximum_ratio(self._beside(other), draws=self.draws, seed=self.seed)
+        return ratio(self._sides(self._beside(other)), np.max, maximum_lower_end)
 
     def disparity_ratio(self, other: Losses) -> Estimate:
         """max D − min D over that of `other`."""
-        return comparisons.range_ratio(_degradations(self._beside(other)), draws=self.draws, seed=self.seed)
+        estimate = ratio(self._sides(_degradations(self._beside(other))), np.ptp, range_lower_end)
+        # A range is never negative.
+        return Estimate(value=estimate.value, low=max(0.0, estimate.low), high=estimate.high)
 
     def _beside(self, other: Losses) -> JointEstimates:
         return _joint([self, other.only(self.codes)])
+
+    def _sides(self, joint: JointEstimates) -> Sides:
+        return Sides(joint, joint.noise(self.draws, self.seed))
+
+
+def _estimates(joint: JointEstimates) -> list[Estimate]:
+    below, above = joint.margins(TAIL)
+    return [
+        Estimate(value=float(value), low=float(value - down), high=float(value + up))
+        for value, down, up in zip(joint.values, below, above, strict=True)
+    ]
 
 
 def _degradations(joint: JointEstimates) -> JointEstimates:
@@ -193,28 +205,28 @@ def _degradations(joint: JointEstimates) -> JointEstimates:
 def _joint(sides: list[Losses]) -> JointEstimates:
     """Of all languages of the first, then of the second."""
     values = np.concatenate([side.per_token for side in sides])
-    return JointEstimates(values, (*_document_noise(sides), *_calibration_noise(sides)))
+    return JointEstimates.of(values, [*_document_noise(sides), *_calibration_noise(sides)])
 
 
-def _document_noise(sides: list[Losses]) -> list[tuple[np.ndarray, float]]:
+def _document_noise(sides: list[Losses]) -> list[Part]:
     """One part for parallel text, else one for each language."""
     first = sides[0]
     size = len(first.codes)
     groups = [list(range(size))] if first.parallel else [[place] for place in range(size)]
     parts = []
     for group in groups:
-        names = np.unique(np.concatenate([side.documents[place] for side in sides for place in group]))
-        influence = np.zeros((len(names), size * len(sides)))
-        for number, side in enumerate(sides):
-            for place in group:
-                rows = np.searchsorted(names, side.documents[place])
-                influence[rows, number * size + place] = side.influence[place]
-        fewest = min(len(side.documents[place]) for side in sides for place in group)
-        parts.append((influence.T @ influence, fewest - 1.0))
+        columns = np.concatenate([number * size + np.array(group) for number in range(len(sides))])
+        members = [(side, place) for side in sides for place in group]
+        names = np.unique(np.concatenate([side.documents[place] for side, place in members]))
+        influence = np.zeros((len(names), len(members)))
+        for column, (side, place) in enumerate(members):
+            influence[np.searchsorted(names, side.documents[place]), column] = side.influence[place]
+        freedom = np.array([ratio_freedom(side.tokens[place]) for side, place in members])
+        parts.append(Part(columns, influence, freedom))
     return parts
 
 
-def _calibration_noise(sides: list[Losses]) -> list[tuple[np.ndarray, float]]:
+def _calibration_noise(sides: list[Losses]) -> list[Part]:
     """All languages share the draws of calibration text; so do two quantizations that have as many. A method that reads no text has one."""
     size = len(sides[0].codes)
     parts = []
@@ -223,5 +235,6 @@ def _calibration_noise(sides: list[Losses]) -> list[tuple[np.ndarray, float]]:
         for number, side in enumerate(sides):
             if len(side.by_draw) == count:
                 deviations[:, number * size : (number + 1) * size] = side.by_draw - side.per_token
-        parts.append((deviations.T @ deviations / (count * (count - 1)), count - 1.0))
+        columns = np.arange(size * len(sides))
+        parts.append(Part(columns, deviations / np.sqrt(count * (count - 1)), np.full(len(columns), count - 1.0)))
     return parts

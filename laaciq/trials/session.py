@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import torch
 from pydantic import BaseModel
@@ -35,9 +35,8 @@ ORIGINAL = "original"
 
 @dataclass
 class Session:
-    """The model is loaded and the folder is made on first use. So a refused command changes nothing, and a finished one loads no model.
-    Without `out`, results stay in memory.
-    """
+    """The model is loaded when it is first needed: a command that is up to date loads none. Without `out`, results are kept in memory. In a
+    `with` block the folder `out` is this session's alone."""
 
     folder: ModelFolder
     split: Split
@@ -96,6 +95,14 @@ class Session:
         other.__dict__["store"] = self.store if within is None else SubStore(self.store, within)
         other._copies = self._copies
         return other
+
+    def __enter__(self) -> Self:
+        """The folder for results is opened at once: if it cannot be used, that is known before any work."""
+        _ = self.store
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
 
     @cached_property
     def original(self) -> LanguageModel:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import methods
-from benchmarks.frontier_tables import Pair, aim_verdict, headline, make_pairs
+from benchmarks.frontier_tables import Pair, aim_verdict, headline, make_pairs, print_tables
 from benchmarks.peers import PEERS, our_row, our_sizes
 from benchmarks.rows import MeasuredMethod, MeasuredRow, MeasuredTexts, read_draws
 from laaciq.stats.estimate import Estimate
@@ -144,6 +144,15 @@ def test_a_row_that_a_draw_lacks_is_named_and_left_out(tmp_path, capsys):
     draws = read_draws(tmp_path)
     assert {name: len(rows) for name, rows in draws.items()} == {"NF4": 1, "GPTQ": 2}
     assert "ours: left out, as 1 of 2 draws have it" in capsys.readouterr().out
+
+
+def test_tables_need_rows_and_a_text_that_they_were_measured_on(tmp_path):
+    with pytest.raises(SystemExit, match="has no rows to print"):
+        print_tables(tmp_path, ["test"], ["blocks"])
+    (tmp_path / "text-free" / "rows").mkdir(parents=True)
+    (tmp_path / "text-free" / "rows" / "NF4.json").write_text(row("NF4", 0.1).model_dump_json())
+    with pytest.raises(SystemExit, match="no row was measured on other: there are test"):
+        print_tables(tmp_path, ["other"], ["blocks"])
 
 
 def test_every_method_of_the_table_is_valid():

@@ -7,10 +7,10 @@ import math
 from laaciq.evaluation import Evaluation, Measurement, evaluate_measurements
 
 
-def evaluation(degradation: dict[str, float], *, not_served: tuple[str, ...] = ()) -> Evaluation:
-    """Each language loses its D in every one of 12 documents, so that the estimate is D exactly."""
+def evaluation(degradation: dict[str, float], *, not_served: tuple[str, ...] = (), documents: int = 12) -> Evaluation:
+    """Each language loses its D in every one of its documents, so that the estimate is D exactly."""
     measurements = [
-        _measurement(code, math.log1p(loss), served=code not in not_served)
+        _measurement(code, math.log1p(loss), documents, served=code not in not_served)
         for code, loss in (degradation | dict.fromkeys(not_served, 0.0)).items()
     ]
     return evaluate_measurements(
@@ -18,8 +18,8 @@ def evaluation(degradation: dict[str, float], *, not_served: tuple[str, ...] = (
     )
 
 
-def _measurement(code: str, loss: float, *, served: bool) -> Measurement:
-    documents, tokens = 12, 40
+def _measurement(code: str, loss: float, documents: int, *, served: bool) -> Measurement:
+    tokens = 40
     return Measurement(
         language=code,
         served=served,

@@ -60,7 +60,7 @@ def test_long_names_and_large_losses_are_legible_in_narrow_terminals(tiny, tmp_p
     row = comparison["rtn"]
     large = Estimate(value=2.111, low=0.987, high=3.234)
     worst = row.worst.model_copy(update={"degradation": large, "loss": large})
-    evaluation = row.evaluation.model_copy(update={"languages": [worst]})
+    evaluation = row.evaluation.model_copy(update={"languages": [worst], "disparity": None})
     made = row.made.model_copy(update={"seconds": 1234.0})
     long = row.model_copy(update={"method": "llmcompressor-gptq", "evaluation": evaluation, "made": made})
     result = comparison.model_copy(update={"rows": [long]})

@@ -85,7 +85,7 @@ def test_a_finished_checkpoint_is_replaced_whole_and_only_on_request(tmp_path):
     assert (out / "config.json").read_text() == before
     # One for each language leaves nothing of the one for all.
     laaciq.quantize(model, overwrite=True, **separate)
-    assert {path.name for path in out.iterdir()} == {"eng", "swa", ".laaciq-files"}
+    assert {path.name for path in out.iterdir()} == {"eng", "swa", ".laaciq-files", ".laaciq-result"}
     laaciq.quantize(model, overwrite=True, **plain)
     assert (out / "config.json").read_text() == before
     assert not (out / "eng").exists()

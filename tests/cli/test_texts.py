@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laaciq.cli import app
+from laaciq.errors import BadOption
 
 
 def test_builtin_texts_as_json():
@@ -33,3 +34,10 @@ def test_a_broken_folder_is_one_sentence_and_status_2(tmp_path, content):
     assert result.stdout == ""
     assert result.stderr.startswith("laaciq: ")
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("languages", ["", " , "])
+def test_no_language_is_named(languages):
+    result = CliRunner().invoke(app, ["texts", "--languages", languages])
+    assert isinstance(result.exception, BadOption)
+    assert "--languages names no language" in str(result.exception)

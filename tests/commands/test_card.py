@@ -1,4 +1,6 @@
+import json
 import shutil
+from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
@@ -7,7 +9,7 @@ from typer.testing import CliRunner
 import laaciq
 from laaciq.cli import app
 from laaciq.engine.store import RunFolder
-from laaciq.errors import BadOption, OutputConflict
+from laaciq.errors import BadOption, LaaciqError, OutputConflict
 from laaciq.evaluation import Evaluation
 from laaciq.evaluation.verdict import percent, percent_estimate
 from tests.tiny import save_tiny
@@ -98,6 +100,11 @@ def test_a_card_does_not_make_a_run_stale(run, folder):
     laaciq.run(folder / "model", out=run, **options(folder))
     assert (run / "checkpoint/model.safetensors").stat().st_mtime_ns == before
     assert (run / "checkpoint/README.md").exists()
+    card = (run / "checkpoint/README.md").read_text()
+    (run / "checkpoint/README.md").write_text(f"{card}\nedited by hand")
+    with pytest.raises(OutputConflict, match=r"did not write \(checkpoint/README\.md\)"):
+        laaciq.run(folder / "model", out=run, overwrite=True, **options(folder) | {"bits": 4})
+    (run / "checkpoint/README.md").write_text(card)
     laaciq.run(folder / "model", out=run, overwrite=True, **options(folder) | {"bits": 4})
     assert not (run / "checkpoint/README.md").exists()
 
@@ -132,11 +139,16 @@ def test_an_edited_card_is_replaced_only_on_request(run, tmp_path):
     laaciq.card(run)
     laaciq.card(run)  # the same text again
     path = run / "checkpoint/README.md"
-    path.write_text("edited by hand")
+    edited = f"{path.read_text()}\nedited by hand"
+    path.write_text(edited)
     with pytest.raises(OutputConflict, match=r"README\.md exists.*--overwrite"):
         laaciq.card(run)
-    assert path.read_text() == "edited by hand"
+    assert path.read_text() == edited
     assert laaciq.card(run, overwrite=True).text == path.read_text()
+    path.write_text("years of work")
+    with pytest.raises(OutputConflict, match="was not written by this command"):
+        laaciq.card(run, overwrite=True)
+    assert path.read_text() == "years of work"
     with pytest.raises(OutputConflict, match="is a folder"):
         laaciq.card(run, out=tmp_path)
 
@@ -152,6 +164,31 @@ def test_a_checkpoint_for_every_language_has_one_card(folder, tmp_path):
     text = laaciq.card(tmp_path / "run").text
     assert 'subfolder="' in text
     assert all(code in text.partition("in a folder of that name:")[2].partition("\n")[0] for code in FEW)
+
+
+def test_a_run_in_one_language_has_a_card(folder, tmp_path):
+    laaciq.run(folder / "model", out=tmp_path / "run", languages=["swa"], **options(folder))
+    text = laaciq.card(tmp_path / "run").text
+    assert "| Swahili (swa) |" in text
+    limits = {"max_degradation": 100.0, "max_disparity": 100.0}
+    assert [limit.verdict for limit in laaciq.check(tmp_path / "run", **limits).limits] == ["PASS", "FAIL"]
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "plans.json", "profile.json", "run.json", "checkpoint/plan.json"])
+@pytest.mark.parametrize("content", [b"null", b"[]", b"{}", b"\xff", b"[" * 100_000])
+def test_a_run_from_a_stranger(run, name, content):
+    (run / name).write_bytes(content)
+    with pytest.raises(LaaciqError, match=Path(name).name):
+        laaciq.card(run)
+
+
+@pytest.mark.parametrize("head", ["license: &a [*a]", "license: " + "[" * 5000, "- mit", "license: [mit]"])
+def test_a_card_of_the_original_that_cannot_be_parsed_names_no_license(folder, run, tmp_path, head):
+    shutil.copytree(folder / "model", tmp_path / "model")
+    (tmp_path / "model/README.md").write_text(f"---\n{head}\n---\n")
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    (run / "evaluation.json").write_text(json.dumps(evaluation | {"original": str(tmp_path / "model")}))
+    assert any("license" in lacking for lacking in laaciq.card(run, out=tmp_path / "CARD.md").lacking)
 
 
 def test_a_masked_model_that_no_text_was_used_for(folder, tmp_path):

@@ -49,6 +49,7 @@ def written(tmp_path):
             spread = judged[-1].degradation.value - judged[0].degradation.value
             low, high = disparity or (spread, spread)
             result = Disparity(
+                worst=judged[-1].degradation,
                 plug_in=Estimate(value=spread, low=low, high=high),
                 cross_fitted=spread,
                 cross_fitted_worst=spread,
@@ -209,3 +210,28 @@ def test_a_run_s_folder_must_be_finished(written, tmp_path):
         (tmp_path / "run/evaluation.json").write_text(bad) if bad else (tmp_path / "run/evaluation.json").unlink()
         with pytest.raises(BadOption, match=r"no evaluation|evaluation\.json is not valid"):
             laaciq.check(tmp_path / "run", max_degradation=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda e: e["languages"][0]["degradation"].update(value=float("nan")), "NaN or infinity at languages"),
+        (lambda e: e["languages"][0]["degradation"].update(value="0.0"), "should be a valid number"),
+        (lambda e: e["languages"][0]["degradation"].update(low=5.0, high=-5.0), "interval"),
+        (lambda e: e["languages"][0].update(degradation=None), "collapse"),
+        (lambda e: e["languages"][0].update(documents=0), "documents"),
+        (lambda e: e["languages"].append(e["languages"][0]), "twice"),
+        (lambda e: e["languages"].clear(), "languages"),
+        (lambda e: e["disparity"].update(worst_language="zzz"), "zzz"),
+        (lambda e: e.update(disparity=None), "disparity"),
+        (lambda e: e["summary"].update(collapsed=["eng"]), "collapsed"),
+        (lambda e: e.update(other=1), "other is not known"),
+    ],
+)
+def test_an_evaluation_that_contradicts_itself(written, change, says):
+    file = written(language("eng", 0.01), language("swa", 0.02))
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(BadOption, match=rf"\.json .*{says}"):
+        laaciq.check(file, max_degradation=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 import laaciq
+from laaciq.engine.file_list import FILE_LIST
 from laaciq.engine.store import RunFolder
 from laaciq.errors import BrokenModel, BrokenTexts, LaaciqError
 from laaciq.models import find_model, load
@@ -103,23 +105,42 @@ def test_plans_name_no_folder_elsewhere(name: str) -> None:
         PlanSet(plans={name: PLAN})
 
 
-def test_a_run_s_folder_cannot_have_others_removed(tmp_path: Path) -> None:
-    """It says that it replaces another run, and lists a file outside as a result of that."""
-    (tmp_path / "victim").write_text("x")
-    with_keys = tmp_path / "run"
-    store = RunFolder(with_keys, description={"command": "laaciq run"})
+@pytest.mark.parametrize("outside", ["../victim", "{place}/victim", "link/victim"])
+def test_a_run_s_folder_cannot_have_other_files_removed(tmp_path: Path, outside: str) -> None:
+    """It claims to replace another run, and lists a file elsewhere as a result of that."""
+    (tmp_path / "elsewhere").mkdir()
+    victims = [tmp_path / "victim", tmp_path / "elsewhere/victim"]
+    for victim in victims:
+        victim.write_text("x")
+    run = tmp_path / "run"
+    store = RunFolder(run, description={"command": "laaciq run"})
     store.write("mine.txt", "x")
-    marker = json.loads((with_keys / "run.json").read_text())
-    (with_keys / "run.json").write_text(json.dumps(marker | {"replacing": True}))
-    for name in ("../victim", str(tmp_path / "victim")):
-        (with_keys / f"keys/{quote(name, safe='')}.key").write_text("0 0")
-    try:
-        again = RunFolder(with_keys, description={"command": "laaciq run"})
-        again.write("mine.txt", "x")
+    store.close()
+    marker = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(marker | {"replacing": True}))
+    (run / "link").symlink_to(tmp_path / "elsewhere")
+    name = outside.format(place=tmp_path)
+    (run / f"keys/{quote(name, safe='')}.key").write_text("0 0")
+    with (run / FILE_LIST).open("a") as listed:
+        listed.write(f"{quote(name)}\n{quote('keys/' + quote(name, safe='') + '.key')}\n")
+    with contextlib.suppress(LaaciqError):
+        again = RunFolder(run, description={"command": "laaciq run"})
         again.finish()
-    except LaaciqError:
-        pass
-    assert (tmp_path / "victim").exists()
+        again.close()
+    assert all(victim.exists() for victim in victims)
+
+
+@pytest.mark.parametrize("name", ["trials", "checkpoint", "evaluation.json"])
+def test_nothing_is_written_through_links_of_a_run_s_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    run = tmp_path / "run"
+    store = RunFolder(run, description={"command": "laaciq run"})
+    store.write("mine.txt", "x")
+    store.close()
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LaaciqError, match="did not write"):
+        RunFolder(run, description={"command": "laaciq run"})
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @pytest.mark.parametrize("file", ["evaluation.json", "run.json"])

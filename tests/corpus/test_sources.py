@@ -1,4 +1,7 @@
 import json
+import os
+import sys
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -102,6 +105,14 @@ def test_records_are_aligned_by_passage(tmp_path, kind):
         ('{"text": "x"}', "no 'language'"),
         ('{"language": "eng", "text": " "}', "no 'text'"),
         ("3", "object"),
+        ("null", "object"),
+        ('{"language": "eng", "text": 3}', "no 'text'"),
+        ('{"language": "eng", "text": "\\ud800"}', "not valid JSON"),
+        ('{"language": "eng", "text": "a", "text": "b"}', "twice"),
+        ('{"language": "eng", "text": "a", "passage": NaN}', "NaN or infinity"),
+        ('{"language": "eng", "text": "a", "passage": [1]}', r"the passage \[1\]"),
+        ('{"language": "eng", "text": "a", "document": {"a": 1}}', "the document"),
+        ("[" * 100_000, "not valid JSON"),
     ],
 )
 def test_broken_records_are_named_by_number(tmp_path, line, says):
@@ -116,6 +127,60 @@ def test_what_is_not_parquet_is_refused(tmp_path):
     path.write_text("no")
     with pytest.raises(BrokenTexts, match="not a Parquet file"):
         read_texts(path)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"language": "eng"}],
+        [{"text": "one"}],
+        [{"language": "eng", "text": 3}],
+        [{"language": "eng", "text": b"one"}],
+        [{"language": "eng", "text": ["one"]}],
+        [{"language": "eng", "text": "one", "passage": 0.5}],
+    ],
+)
+def test_parquet_with_other_columns_is_refused(tmp_path, rows):
+    path = tmp_path / "texts.parquet"
+    pyarrow.parquet.write_table(pa.Table.from_pylist(rows), path)
+    with pytest.raises(BrokenTexts, match=r"texts\.parquet, record 1"):
+        read_texts(path)
+
+
+def test_a_dataset_that_does_not_load(monkeypatch):
+    def fail(*_, **__):
+        raise KeyError("test")
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=fail))
+    with pytest.raises(BrokenTexts, match=r"datasets:any .*KeyError"):
+        read_texts("datasets:any")
+    monkeypatch.setitem(
+        sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *_, **__: [{"language": "eng"}, 3])
+    )
+    with pytest.raises(BrokenTexts, match="record 1 has no 'text'"):
+        read_texts("datasets:any")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "outside"])
+def test_every_file_is_a_file_of_the_folder(tmp_path, kind):
+    folder = write(tmp_path / "texts", eng="one\n")
+    (tmp_path / "outside.txt").write_text("moja")
+    path = folder / "swa.txt"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path if kind == "loop" else tmp_path / "outside.txt")
+    with pytest.raises(BrokenTexts, match=r"swa\.txt is a (named pipe|folder|symbolic link|link)"):
+        read_texts(folder)
+
+
+def test_a_file_name_that_is_not_utf8(tmp_path):
+    folder = write(tmp_path, eng="one\n")
+    (folder / "eng.txt").rename(folder / "\udcff.txt")
+    with pytest.raises(UnknownLanguage):
+        read_texts(folder)
 
 
 def test_the_fingerprint_follows_the_content_alone(tmp_path):

@@ -1,64 +1,71 @@
+import errno
+import os
+import stat
+
 import pytest
 
-from laaciq.engine.files import atomic_folder, require_free, require_free_file
-from laaciq.errors import OutputConflict
+from laaciq.engine.files import free_file, write_bytes, write_text
+from laaciq.errors import OutputConflict, WriteFailed
 
 
-def write(folder, *names):
-    with atomic_folder(folder) as partial:
-        for name in names:
-            (partial / name).parent.mkdir(exist_ok=True)
-            (partial / name).write_text(name)
+def test_a_file_is_replaced_only_on_request_and_only_if_it_is_of_the_kind(tmp_path):
+    path = tmp_path / "plan.json"
 
+    def free(**options):
+        return free_file(path, replaceable=lambda text: "plan" in text, **options)
 
-def names(folder):
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {".laaciq-files"}
-
-
-def test_a_failing_writer_leaves_what_was_there(tmp_path):
-    write(tmp_path / "folder", "old")
-    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "folder") as partial:
-        (partial / "new").write_text("new")
-        raise RuntimeError
-    assert names(tmp_path / "folder") == {"old"}
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
-def test_a_finished_result_is_replaced_only_on_request(tmp_path):
-    folder = tmp_path / "folder"
-    require_free(folder)
-    folder.mkdir()
-    require_free(folder)
-    write(folder, "a", "sub/b")
-    with pytest.raises(OutputConflict, match=r"finished result.*--overwrite"):
-        require_free(folder)
-    require_free(folder, overwrite=True)
-    write(folder, "c")
-    assert names(folder) == {"c"}
-
-
-def test_folders_written_one_by_one_count_as_written(tmp_path):
-    for code in ("eng", "swa"):
-        write(tmp_path / "checkpoints" / code, "config.json")
-    require_free(tmp_path / "checkpoints", overwrite=True)
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("place", ["thesis.txt", "sub/thesis.txt"])
-def test_files_of_others_are_never_replaced(tmp_path, overwrite, place):
-    write(tmp_path / "folder", "a", "sub/b")
-    (tmp_path / "folder" / place).write_text("years of work")
-    with pytest.raises(OutputConflict, match=f"did not write \\({place}\\)"):
-        require_free(tmp_path / "folder", overwrite=overwrite)
-    with pytest.raises(OutputConflict, match="is a file"):
-        require_free(tmp_path / "folder" / place, overwrite=overwrite)
-
-
-def test_a_file_is_replaced_only_on_request(tmp_path):
-    require_free_file(tmp_path / "plan.json")
-    (tmp_path / "plan.json").write_text("edited by hand")
+    assert free() == path
+    path.write_text("a plan, edited by hand")
     with pytest.raises(OutputConflict, match=r"plan\.json exists.*--overwrite"):
-        require_free_file(tmp_path / "plan.json")
-    require_free_file(tmp_path / "plan.json", overwrite=True)
+        free()
+    assert free(overwrite=True) == path
+    path.write_text("years of work")
+    with pytest.raises(OutputConflict, match="was not written by this command"):
+        free(overwrite=True)
+    path.unlink()
+    path.mkdir()
     with pytest.raises(OutputConflict, match="is a folder"):
-        require_free_file(tmp_path, overwrite=True)
+        free(overwrite=True)
+
+
+def test_a_link_is_followed_and_one_that_leads_nowhere_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OutputConflict, match="leads nowhere"):
+        free_file(tmp_path / "link", overwrite=True, replaceable=lambda text: True)
+    (tmp_path / "target").write_text("old")
+    place = free_file(tmp_path / "link", overwrite=True, replaceable=lambda text: True)
+    write_text(place, "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_failing_disk_leaves_the_old_file_and_one_sentence(tmp_path, monkeypatch, call, number):
+    path = tmp_path / "report.md"
+    write_text(path, "old")
+
+    def fail(*arguments, **options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(WriteFailed, match=rf"report\.md cannot be written \({os.strerror(number)}\): .* again"):
+        write_text(path, "new")
+    monkeypatch.undo()
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("report.md", "old")]
+
+
+def test_a_write_that_takes_only_a_part_is_continued(tmp_path, monkeypatch):
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: whole(handle, content[:3]))
+    write_bytes(tmp_path / "file", b"0123456789")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_files_have_the_permissions_that_the_user_gives_new_files(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "file", "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640

@@ -90,6 +90,17 @@ def test_intervals_cover_the_truth():
     assert 0.91 <= np.mean(covered) <= 0.98
 
 
+def test_the_interval_of_the_worst_language_allows_for_the_choice():
+    """Of sixteen equal languages the one that came out worst is too high; the interval of a maximum reaches further down than its own."""
+    evaluation = judge(simulate(np.random.default_rng(8), dict.fromkeys(CODES, LOSS)))
+    largest, chosen = evaluation.disparity.worst, evaluation[evaluation.disparity.worst_language].degradation
+    assert evaluation.worst == largest
+    assert largest.value == pytest.approx(chosen.value)
+    assert largest.low < chosen.low - 0.2 * (chosen.value - chosen.low)
+    alone = judge(simulate(np.random.default_rng(8), {"eng": LOSS}))
+    assert alone.worst == alone["eng"].degradation
+
+
 def test_passages_of_a_document_are_resampled_together():
     """Six copies of every passage hold no more information than one; by document the interval must not shrink."""
     random = np.random.default_rng(5)

@@ -116,10 +116,18 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
     first = planned(model, texts, out=file)
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "plan.json.parts/trials").rglob("*.json")}
     assert parts
+    text = file.read_text()
+    assert planned(model, texts, out=file) == first
+    file.write_text(text + "\n")
     with pytest.raises(OutputConflict, match="exists"):
         planned(model, texts, out=file)
     assert planned(model, texts, out=file, overwrite=True) == first
+    assert file.read_text() == text
     assert {path: path.stat().st_mtime_ns for path in parts} == parts
+    file.write_text("years of work")
+    with pytest.raises(OutputConflict, match="was not written by this command"):
+        planned(model, texts, out=file, overwrite=True)
+    assert file.read_text() == "years of work"
 
 
 @pytest.mark.parametrize("objective", ["worst", "mean"])

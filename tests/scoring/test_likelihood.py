@@ -1,14 +1,16 @@
 import functools
 import itertools
+import json
 import math
 import operator
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from laaciq.corpus import language, read_split
-from laaciq.errors import BadOption, BrokenTexts
+from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import read_through, score, target_logits
@@ -171,3 +173,42 @@ def test_the_reference_model_serves_its_languages_and_no_others():
     assert sum(english.kl) == 0
     assert sum(english.agreed) == sum(english.tokens)
     assert 1 < sum(english.original_nll) / math.log(2) / sum(english.bytes) < 2.5
+
+
+@pytest.fixture
+def filled_up(tmp_path):
+    """A model, and the same with rows for tokens that its tokenizer does not have."""
+    folders = [save_tiny("llama", tmp_path / name) for name in ("plain", "filled")]
+    tensors = load_file(folders[1] / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = torch.cat([tensors[name], torch.full((48, 32), 0.3)])
+    save_file(tensors, folders[1] / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folders[1] / "config.json").read_text())
+    (folders[1] / "config.json").write_text(json.dumps(config | {"vocab_size": 448}))
+    return [load(find_model(folder)) for folder in folders]
+
+
+def test_a_vocabulary_that_is_filled_up_makes_no_difference(filled_up):
+    """Nothing is lost by rows that no text has, and none is gained by taking them away."""
+    plain, filled = filled_up
+    assert (plain.vocabulary, filled.vocabulary) == (400, 448)
+    passages = prepare_all(plain, passages_of(TEXTS))
+    for original, quantized in ((plain, filled), (filled, plain)):
+        scores = score(original, quantized, passages)
+        np.testing.assert_allclose(scores.original_nll, score(plain, plain, passages).original_nll, **CLOSE)
+        np.testing.assert_allclose(scores.quantized_nll, scores.original_nll, **CLOSE)
+        np.testing.assert_allclose(scores.kl, 0, atol=CLOSE["atol"])
+        assert (scores.agreed == scores.tokens).all()
+
+
+def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused_where_a_text_needs_them(tmp_path):
+    model = load(find_model(save_tiny("llama", tmp_path, vocab_size=300)))
+    with pytest.raises(BrokenModel, match="300 tokens in its embeddings"):
+        prepare_all(model, passages_of(TEXTS))
+
+
+def test_a_model_that_takes_too_few_tokens(tmp_path):
+    for architecture in ("llama", "bert"):
+        model = load(find_model(save_tiny(architecture, tmp_path / architecture, max_position_embeddings=4)))
+        with pytest.raises(BrokenModel, match="takes 4 tokens"):
+            prepare_all(model, passages_of(TEXTS))

@@ -252,7 +252,7 @@ def test_more_blocks_than_there_are_cannot_be_protected(model, parts, measured, 
 
 def test_texts_without_an_interval_are_refused(model, parts, measured):
     alone = replace(parts[0], by_language={"eng": parts[0]["eng"].at([0])})
-    with pytest.raises(BrokenTexts, match="eng has only one document in the validation part"):
+    with pytest.raises(BrokenTexts, match="eng has fewer than two documents in the validation part"):
         searched(model, alone, parts[1])
     with pytest.raises(BrokenTexts, match="raise --served-bound"):
         searched(model, *parts, MeasureOptions(served_bound=0.01))

@@ -47,7 +47,8 @@ class Gptq:
         groups = -(-inputs // group_size) if group_size > 0 else 1
         scales = parts.numbers("scales", (groups, outputs))
         qzeros = parts.integers("qzeros", (groups, packed_words(outputs, bits)), torch.int32)
-        group_of = parts.places("g_idx", inputs, groups) if "g_idx" in parts else groups_in_order(inputs, group_size)
+        ordered = "g_idx" in parts or bool(settings.get("desc_act"))
+        group_of = parts.places("g_idx", inputs, groups) if ordered else groups_in_order(inputs, group_size)
         zeros = zero_points(qzeros, bits, outputs, stored_less_one=self.version == "gptq")
         codes = unpack_words(qweight.t(), bits, inputs)
         return affine_weights(codes, scales.t(), zeros.t().to(torch.float32), group_of)

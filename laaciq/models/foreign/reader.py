@@ -91,11 +91,13 @@ def read_weights(
             f"{folder.name} claims in config.json that its weights are quantized, and its files hold none that are: "
             "remove quantization_config if the weights are plain, or copy the quantized ones"
         )
+    prefix = f"{getattr(skeleton, 'base_model_prefix', '')}."
+    parameters = {name.removeprefix(prefix) for name, _ in skeleton.named_parameters()}
     plain: dict[str, torch.Tensor] = {}
     for layer, names in layers.items():
         tensors = read_tensors(where, names)
         if names == [layer]:
-            plain[layer] = _plain(layer, tensors[layer], dtype)
+            plain[layer] = _plain(layer, tensors[layer], dtype, is_parameter=layer.removeprefix(prefix) in parameters)
             continue
         module = _module(skeleton, layer)
         stored = {name.removeprefix(f"{layer}."): tensor for name, tensor in tensors.items()}
@@ -141,9 +143,9 @@ def _fitting(weights: torch.Tensor, module: nn.Module | None, layer: str) -> tor
     return weights
 
 
-def _plain(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _plain(name: str, tensor: torch.Tensor, dtype: torch.dtype, *, is_parameter: bool) -> torch.Tensor:
     if tensor.is_floating_point():
         return tensor.to(dtype, copy=True)
-    if name.endswith(".weight"):
+    if is_parameter or name.endswith(".weight"):
         raise BrokenModel(f"{name} holds {tensor.dtype} codes, and its scales are missing: {REMEDY}")
     return tensor.clone()
