@@ -17,8 +17,6 @@ from benchmarks.forked import Ended, Trial, Undisturbed, remove_folder
 from benchmarks.outcomes import Round
 from benchmarks.system_calls import Hook, watch
 
-COMMANDS = ("run", "quantize", "compare", "plan", "gateway", "tasks")
-
 
 def _fails(number: int) -> Hook:
     def fail(name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -70,7 +68,7 @@ class Fault:
     prepare: Callable[[], None]
 
 
-def fault_rounds(folder: Path, skipped: int, commands: tuple[str, ...] = COMMANDS) -> Iterator[Round]:
+def fault_rounds(folder: Path, skipped: int, commands: tuple[str, ...]) -> Iterator[Round]:
     """One for each fault of each command, but the first ones. The folder of a round that failed stays."""
     for command in commands:
         expected = Undisturbed(Trial(command, folder / "undisturbed" / command))
@@ -88,7 +86,7 @@ def fault_rounds(folder: Path, skipped: int, commands: tuple[str, ...] = COMMAND
             yield made
 
 
-def count_faults(folder: Path, commands: tuple[str, ...] = COMMANDS) -> int:
+def count_faults(folder: Path, commands: tuple[str, ...]) -> int:
     undisturbed = (Undisturbed(Trial(command, folder / "undisturbed" / command)) for command in commands)
     return sum(1 for expected in undisturbed for _ in _faults(expected))
 

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,12 +23,11 @@ from typing import Any, NoReturn
 
 import laaciq.backends
 import laaciq.cli
-import laaciq.commands
 import laaciq.report
 from benchmarks.system_calls import watch
-from laaciq.engine.file_list import FILE_LIST, NEXT_LIST, STAGING
+from laaciq.engine.file_list import FILE_LIST, PARTIAL, STAGING
+from laaciq.engine.files import write_text
 from laaciq.engine.lock import LOCK
-from tests.tiny import save_tiny
 
 LANGUAGES = ("eng", "swa")
 _OPTIONS = ["--texts", "../../texts", "--served-bound", "100", "--json"]
@@ -39,34 +38,47 @@ COMMANDS = {
     "compare": ["compare", "../../model", *_OPTIONS, "--methods", "rtn,gptq", "--out", "out"],
     "plan": ["plan", "../../model", *_OPTIONS, "--budget", "4.5", "--out", "out"],
     "gateway": ["gateway", "../../model", *_OPTIONS, "--protect", "1", "--out", "out"],
-    "tasks": ["tasks", "out", "--texts", "../../texts"],
+    "tasks": ["tasks", "out", "--texts", "../../texts", "--languages", "eng"],
 }
 # What a process leaves only if it was killed.
-_LEFT_BEHIND = (STAGING, LOCK, NEXT_LIST)
+_LEFT_BEHIND = (STAGING, LOCK, PARTIAL)
 # What is compared: all that programs read, and nothing that tells the time.
 _COMPARED = (".json", ".jsonl", ".yaml", ".safetensors")
 # Longer than any of these commands takes, also on a machine under load.
 _HANGS_AFTER = 300.0
 
 
-def import_everything() -> None:
-    """What the commands import when they need it."""
-    for package in (laaciq.cli, laaciq.commands, laaciq.report, laaciq.backends):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
-
-
-def write_inputs(folder: Path) -> None:
-    """A random model of two blocks, and twenty short passages per language."""
-    if (folder / "texts").exists():
-        return
-    save_tiny("llama", folder / "model")
-    (folder / "unfinished").mkdir(exist_ok=True)
-    whole = laaciq.read_texts()
+def prepare_commands(commands: Iterable[str], folder: Path) -> None:
+    """Import what these commands import when they need it, and write a random model of two blocks and twenty short passages per language."""
+    modules = [f"laaciq.commands.{command}" for command in commands]
+    if set(commands) - {"tasks"}:
+        modules += [
+            module.name
+            for package in (laaciq.cli, laaciq.report, laaciq.backends)
+            for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        ]
+        if not (folder / "model").exists():
+            _in_child(lambda: _write_model(folder))
+    for module in modules:
+        importlib.import_module(module)
+    texts = laaciq.read_texts()
     for code in LANGUAGES:
-        lines = [text[:40] for text in whole[code].texts[:20]]
-        (folder / "unfinished" / f"{code}.txt").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "unfinished").rename(folder / "texts")
+        write_text(folder / "texts" / f"{code}.txt", "\n".join(text[:40] for text in texts[code].texts[:20]))
+    laaciq.read_split(folder / "texts")  # imports more
+
+
+def _write_model(folder: Path) -> None:
+    from tests.tiny import save_tiny
+
+    save_tiny("llama", folder / "unfinished").rename(folder / "model")
+
+
+def _in_child(act: Callable[[], object]) -> None:
+    child = os.fork()
+    if not child:
+        act()
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 @dataclass(frozen=True)
@@ -144,8 +156,12 @@ class Trial:
 
     @property
     def result(self) -> dict[str, Any]:
-        """JSON without the seconds that were measured, and digests of other files."""
-        return {name: _content(path) for name, path in self._files.items() if path.suffix in _COMPARED}
+        """JSON without the seconds that were measured, and digests of other files, without the name of the folder."""
+        return {name: self._content(path) for name, path in self._files.items() if path.suffix in _COMPARED}
+
+    def _content(self, path: Path) -> Any:
+        content = path.read_bytes().replace(os.fsencode(self.folder), b"")
+        return without_seconds(json.loads(content)) if path.suffix == ".json" else hashlib.sha256(content).hexdigest()
 
     @property
     def left_behind(self) -> list[str]:
@@ -250,9 +266,3 @@ def _is_json(path: Path) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _content(path: Path) -> Any:
-    if path.suffix == ".json":
-        return without_seconds(json.loads(path.read_text(encoding="utf-8")))
-    return hashlib.sha256(path.read_bytes()).hexdigest()

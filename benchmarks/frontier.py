@@ -62,7 +62,7 @@ class Draw:
 
     def run_text_free(self) -> None:
         self._peer_rows(reads_text=False)
-        self.rows.store.finish()
+        self.rows.finish()
 
     def run(self) -> None:
         peers = list(read_rows(self.arguments.out / TEXT_FREE).values()) + self._peer_rows(reads_text=True)
@@ -78,7 +78,7 @@ class Draw:
                 )
                 name = our_row(track, size)
                 self.rows.row(name, partial(self._ours, self.session, name, options))
-        self.rows.store.finish()
+        self.rows.finish()
 
     def _peer_rows(self, *, reads_text: bool) -> list[MeasuredRow]:
         """Of the peers that run here; why others do not is printed."""

@@ -14,7 +14,6 @@ from benchmarks.forked import Ended, Trial, Undisturbed, remove_folder
 from benchmarks.outcomes import Round
 from benchmarks.system_calls import watch
 
-COMMANDS = ("run", "quantize", "compare", "plan", "gateway")
 AT_A_CALL = "SIGKILL before a change of a file"
 # By time, but the last: by the calls that change files, since that is where something could be lost. With their shares.
 KINDS = {
@@ -27,7 +26,7 @@ KINDS = {
 _MOST_PER_ROUND = 8
 
 
-def kill_rounds(folder: Path, first: int, commands: tuple[str, ...] = COMMANDS) -> Iterator[Round]:
+def kill_rounds(folder: Path, first: int, commands: tuple[str, ...]) -> Iterator[Round]:
     """Without an end: each command in turn, from its beginning to its end. The folder of a round that failed stays."""
     expected = {command: Undisturbed(Trial(command, folder / "undisturbed" / command)) for command in commands}
     for number in count(first):

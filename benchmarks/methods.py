@@ -168,7 +168,7 @@ def work(arguments: argparse.Namespace, number: int | None) -> None:
     for name, options in all_rows(arguments).items():
         if reads_text(options) == (number is not None):
             rows.row(name, partial(quantized, session, name, options))
-    rows.store.finish()
+    rows.finish()
 
 
 def at_equal_size(method: MeasuredMethod, curve: list[MeasuredMethod]) -> Estimate | None:

@@ -75,6 +75,11 @@ class DrawRows:
     def __post_init__(self) -> None:
         self.store = RunFolder(self.folder, description=self.settings, overwrite=self.overwrite)
 
+    def finish(self) -> None:
+        """All rows are there: others may write to the folder."""
+        self.store.finish()
+        self.store.close()
+
     def row(self, name: str, quantize: Callable[[], SizedCandidate]) -> MeasuredRow:
         """Read where it is there, else quantized and measured."""
         split, session = self.session.split, self.session

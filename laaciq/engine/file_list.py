@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
-from laaciq.engine.files import write_bytes, write_through, writing
+from laaciq.engine.files import write_bytes
 from laaciq.engine.input_files import Refusal, file_inside, is_there, read_bytes
 from laaciq.engine.lock import LOCK
 from laaciq.errors import OutputConflict
 
 FILE_LIST = ".laaciq-files"
-# The next list, until it takes the place of the present one; and whatever else is not complete.
-NEXT_LIST = ".laaciq-files-next"
+# A file that is being written, and whatever else is not complete.
+PARTIAL = ".laaciq-partial"
 STAGING = ".laaciq-staging"
 
 # Files of ours that are never listed.
-_UNLISTED = frozenset({FILE_LIST, NEXT_LIST, LOCK})
+_UNLISTED = frozenset({FILE_LIST, PARTIAL, LOCK})
 _HIDDEN = ".laaciq-"
 # A model card, which may be added to a checkpoint at any time.
 CARD = "README.md"
@@ -92,11 +92,10 @@ def _raise(error: OSError) -> None:
 
 def add_file(folder: Path, name: str, content: bytes) -> None:
     """Write a file into a finished folder. If that has a list, the file counts as ours as long as nobody edits it."""
-    listed = (folder / FILE_LIST).exists()
-    if listed:
-        with writing(folder):
-            write_through(folder / FILE_LIST, list_lines({name: digest_of(content)}), os.O_APPEND)
-    write_bytes(folder / name, content)
+    if (folder / FILE_LIST).exists():
+        listed = read_list(folder) | {name: digest_of(content)}
+        write_bytes(folder / FILE_LIST, list_lines(listed), partial=folder / PARTIAL)
+    write_bytes(folder / name, content, partial=folder / PARTIAL)
 
 
 def content_of(path: Path) -> str:

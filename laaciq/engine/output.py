@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from laaciq.engine.failures import ONLY_WRITING
-from laaciq.engine.file_list import FILE_LIST, NEXT_LIST, STAGING, files_in, foreign_files, list_lines, read_list
+from laaciq.engine.file_list import FILE_LIST, PARTIAL, STAGING, files_in, foreign_files, list_lines, read_list
 from laaciq.engine.files import remove, sync_folder, write_bytes, write_through, writing
 from laaciq.engine.lock import FolderLock
 from laaciq.errors import OutputConflict
@@ -218,7 +218,7 @@ class OutputFolder:
             raise
 
     def _rewrite(self, listed: dict[str, str | None]) -> None:
-        write_bytes(self.path / FILE_LIST, list_lines(listed), partial=self.path / NEXT_LIST)
+        write_bytes(self.path / FILE_LIST, list_lines(listed), partial=self.path / PARTIAL)
         self._listed = listed
 
     def _make_staging(self) -> None:

@@ -62,8 +62,10 @@ def _check_settings(folder: Path) -> None:
         if (folder / name).exists():
             read_object(folder / name, COPY_AGAIN, within=folder)
     path = folder / _TOKENIZER_CONFIG
-    if path.exists() and read_object(path, COPY_AGAIN, within=folder).get("init_inputs"):
-        raise COPY_AGAIN.of(path, "has init_inputs, through which it could name files elsewhere")
+    settings = read_object(path, COPY_AGAIN, within=folder) if path.exists() else {}
+    for entry in ("init_inputs", "fast_tokenizer_files"):
+        if settings.get(entry):
+            raise COPY_AGAIN.of(path, f"has {entry}, through which it could name files elsewhere")
 
 
 def misfit(folder: ModelFolder, module: nn.Module) -> str | None:

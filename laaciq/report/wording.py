@@ -301,10 +301,14 @@ def sampled_sentence(profile: Profile) -> str:
 
 
 def environment_sentence(computed_with: Mapping[str, str]) -> str:
-    """With what the figures repeat."""
+    """With what the figures repeat. Rounding carries a difference in a last digit on to every block that follows."""
+    if computed_with.get("device", "").startswith("cpu"):
+        repeated = "The same versions on the same kind of processor repeat these figures, with any number of threads. Elsewhere"
+    else:
+        repeated = "A GPU does not always add in the same order. Then"
     return (
-        f"Computed with {environment_words(computed_with)}. The same versions on the same kind of device repeat these figures, with any "
-        "number of threads."
+        f"Computed with {environment_words(computed_with)}. {repeated} the last digits of sums differ, and with them perhaps the plan; "
+        "--draws shows how far results move."
     )
 
 

@@ -61,10 +61,13 @@ class JointEstimates:
             covariance[np.ix_(part.columns, part.columns)] += part.influence.T @ part.influence
         return cls(values, covariance, tuple(parts))
 
-    @property
+    @cached_property
     def variances(self) -> np.ndarray:
-        # Where noise cancels, rounding may leave less than zero.
-        return np.maximum(self.covariance.diagonal(), 0.0)
+        # Not the diagonal of the covariance: where noise cancels, rounding may leave less than zero there.
+        total = np.zeros(len(self.values))
+        for part in self.parts:
+            total[part.columns] += part.variances
+        return total
 
     @property
     def standard_errors(self) -> np.ndarray:
@@ -73,16 +76,15 @@ class JointEstimates:
     @cached_property
     def freedom(self) -> np.ndarray:
         """Degrees of freedom of each variance: (Σ vₚ)² / Σ vₚ²/fₚ over the parts (Satterthwaite 1946)."""
-        total, spread = np.zeros(len(self.values)), np.zeros(len(self.values))
+        spread = np.zeros(len(self.values))
         for part in self.parts:
-            total[part.columns] += part.variances
             spread[part.columns] += part.variances**2 / part.freedom
         # Where nothing varies, any number does.
-        return np.divide(total**2, spread, out=np.ones(len(total)), where=spread > 0)
+        return np.divide(self.variances**2, spread, out=np.ones(len(spread)), where=spread > 0)
 
     @cached_property
     def skewness(self) -> np.ndarray:
-        """Of the noise of each value. Few documents show little of it, so that all quantities together give the skewness of one document."""
+        """Of the noise of each value. Few documents show little of it, so all quantities together give the skewness of one document."""
         third = np.zeros(len(self.values))
         for part in self.parts:
             third[part.columns] += part.third_cumulant

@@ -170,7 +170,8 @@ class Losses:
 
     def mean_ratio(self, other: Losses) -> Estimate:
         """The mean loss over that of `other`."""
-        return ratio(self._sides(self._beside(other)), np.mean, mean_lower_end)
+        joint = self._beside(other)
+        return ratio(Sides(joint, np.empty((0, len(joint.values)))), np.mean, mean_lower_end)
 
     def worst_ratio(self, other: Losses) -> Estimate:
         """The worst language's loss over that of the worst language of `other`."""

@@ -64,6 +64,7 @@ def test_a_row_that_is_there_is_not_computed_again(model, texts, tmp_path):
     options = WeightOptions.of(method="rtn", bits=4, group_size=16)
     first = rows(model, texts, tmp_path / "draw-0")
     row = first.row("rtn", lambda: quantized(first.session, "rtn", options))
+    first.finish()
 
     def refuse():
         raise AssertionError("computed again")
@@ -77,6 +78,7 @@ def test_other_text_is_another_row(model, texts, tmp_path):
     options = WeightOptions.of(method="rtn", bits=4, group_size=16)
     first = rows(model, texts, tmp_path / "draw-0")
     row = first.row("rtn", lambda: quantized(first.session, "rtn", options))
+    first.finish()
     fewer = rows(model, texts.at(range(3)), tmp_path / "draw-0")
     shorter = fewer.row("rtn", lambda: quantized(fewer.session, "rtn", options))
     assert len(shorter.tests["test"].by_language["eng"].tokens) == 3 != len(row.tests["test"].by_language["eng"].tokens)

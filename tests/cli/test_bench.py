@@ -91,4 +91,4 @@ def test_an_error_of_the_child_is_one_sentence_and_status_2(pair, monkeypatch, c
     printed = capsys.readouterr()
     assert printed.out == ""
     # Progress comes before.
-    assert printed.err.splitlines()[-1].startswith("laaciq: no model at /nowhere")
+    assert printed.err.splitlines()[-1].startswith("laaciq: no model at '/nowhere'")

@@ -1,11 +1,7 @@
 import json
-import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -285,29 +281,3 @@ def test_the_command_names_what_differs_from_the_defaults():
     expected = "laaciq run 'a b' --languages eng,swa --bits 3 --group-size channel --affine"
     expected += " --protect 0,11 --protect swa=3 --calibration-languages eng --generate"
     assert options.command == expected
-
-
-def test_killed_at_any_moment_it_ends_in_the_same_json(tmp_path, texts):
-    """Each round: a fresh folder, a kill at a random moment of the run's own duration, then a rerun. LAACIQ_KILLS=30 for more rounds."""
-    model = save_tiny("llama", tmp_path / "model")
-
-    def command(out):
-        words = ["run", str(model), "--texts", str(texts), "--served-bound", "100", "--out", str(out), "--json"]
-        return [sys.executable, "-m", "laaciq", *words]
-
-    began = time.monotonic()
-    expected = subprocess.run(command(tmp_path / "whole"), capture_output=True, check=True).stdout
-    duration = time.monotonic() - began
-    chance = random.Random(0)
-    for round_ in range(int(os.environ.get("LAACIQ_KILLS", "3"))):
-        out = tmp_path / f"run{round_}"
-        process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # The first half is imports, where nothing can go wrong.
-        time.sleep(duration * chance.uniform(0.4, 1))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        for path in out.rglob("*.json"):
-            json.loads(path.read_text())
-        rerun = subprocess.run(command(out), capture_output=True, check=True).stdout
-        assert rerun == expected
-        assert not list(out.rglob(".partial-*"))

@@ -129,7 +129,8 @@ def _shard(model: Path, folder: Path) -> None:
     shutil.copytree(model, folder)
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    names, where = sorted(tensors), {}
+    names = sorted(tensors)
+    where: dict[str, str] = {}
     for number, part in enumerate((names[::2], names[1::2]), start=1):
         file = f"model-0000{number}-of-00002.safetensors"
         save_file({name: tensors[name] for name in part}, folder / file, metadata={"format": "pt"})

@@ -105,13 +105,16 @@ def test_run_json_names_what_results_were_computed_with(model: Path, versions, t
     session = Session.open(
         model, "builtin", MeasureOptions(), out=tmp_path / "run", description={"command": "laaciq run"}
     )
+    session.store.write("note.txt", "x")
     session.store.finish()
+    session.store.close()
     noted = (read_marker(tmp_path / "run") or {})["computed_with"]
     assert noted == session.computed_with
     assert noted["torch"] == "9.9"
     assert noted["device"].startswith("cpu, ") and noted["dtype"] == "float32"
     # It is no other command: what is invalid is computed again.
     versions("torch", "9.10")
-    assert Session.open(
+    again = Session.open(
         model, "builtin", MeasureOptions(), out=tmp_path / "run", description={"command": "laaciq run"}
-    ).store
+    )
+    again.store.close()
