@@ -64,10 +64,9 @@ def files_in(folder: Path) -> list[str]:
     return sorted(name for name in names if name not in _UNLISTED)
 
 
-def foreign_files(folder: Path, listed: Listed | None = None) -> list[str]:
+def foreign_files(folder: Path) -> list[str]:
     """What lies in the folder and is not ours. Links never are; folders without files do not count."""
-    known = read_list(folder) if listed is None else listed
-    foreign: list[str] = []
+    known, foreign = read_list(folder), list[str]()
     for place, folders, files in os.walk(folder, onerror=_raise):
         for path in [Path(place, name) for name in folders]:
             name = _name(folder, path)

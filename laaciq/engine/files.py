@@ -24,7 +24,7 @@ def write_bytes(path: Path, content: bytes, *, partial: Path | None = None) -> N
     """As `write_text`. It is written to `partial` first: by default beside its place, under a name that the next writing takes again."""
     partial = partial or path.with_name(f".{path.name}.laaciq-partial")
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
             write_through(partial, content, os.O_TRUNC)
             os.replace(partial, path)
@@ -32,6 +32,11 @@ def write_bytes(path: Path, content: bytes, *, partial: Path | None = None) -> N
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
             raise
+
+
+def make_folder(path: Path) -> None:
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
 
 
 def write_through(path: Path, content: bytes, mode: int) -> None:

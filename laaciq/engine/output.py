@@ -11,7 +11,7 @@ from typing import Self
 
 from laaciq.engine.failures import ONLY_WRITING
 from laaciq.engine.file_list import FILE_LIST, PARTIAL, STAGING, files_in, foreign_files, list_lines, read_list
-from laaciq.engine.files import remove, sync_folder, write_bytes, write_through, writing
+from laaciq.engine.files import make_folder, remove, sync_folder, write_bytes, write_through, writing
 from laaciq.engine.lock import FolderLock
 from laaciq.errors import OutputConflict
 
@@ -37,7 +37,7 @@ class OutputFolder:
             if not (path / FILE_LIST).exists():
                 _require_own(path)
             with writing(path):
-                path.mkdir(parents=True, exist_ok=True)
+                make_folder(path)
                 self._lock = FolderLock(path, command)
                 self._recover()
         except BaseException:
@@ -83,7 +83,7 @@ class OutputFolder:
                 sync_folder(new)
                 place = self.path / name
                 self._set_aside(place)
-                place.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(place.parent)
                 os.rename(new, place)
                 remove(self._staging / _OLD)
 
@@ -189,7 +189,7 @@ class OutputFolder:
             os.rename(ready, moving)
         names = files_in(moving)
         for name in names:
-            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((self.path / name).parent)
             os.replace(moving / name, self.path / name)
         if (moving / FILE_LIST).exists():
             os.replace(moving / FILE_LIST, self.path / FILE_LIST)
@@ -223,7 +223,7 @@ class OutputFolder:
 
     def _make_staging(self) -> None:
         with writing(self.path):
-            self._staging.mkdir(exist_ok=True)
+            make_folder(self._staging)
 
     def _remove_empty(self, folders: Iterable[PurePosixPath]) -> None:
         """The folders of a file that was removed, from the innermost on, as far as they are empty now."""

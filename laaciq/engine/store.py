@@ -243,9 +243,11 @@ class RunFolder(Store):
 
     def close(self) -> None:
         """A new folder in which no result was kept goes: a command that is refused leaves nothing."""
-        if not self._resumed and self._used <= {RECIPE}:
-            self._output.remove(self._output.listed)
-        self._output.close()
+        try:
+            if not self._resumed and self._used <= {RECIPE}:
+                self._output.remove(self._output.listed)
+        finally:
+            self._output.close()
 
     def _write(self, name: str, content: bytes, key: str) -> None:
         """Keys are written after results: without its key a result counts for nothing."""
