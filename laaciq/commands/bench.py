@@ -39,7 +39,10 @@ def bench(
     Without `against` the original is the model of the run that wrote the checkpoint.
     """
     chosen = BenchOptions.of(checkpoint=checkpoint, **options)
+    progress = progress or default_progress()
     original = chosen.against or recorded_original(Path(chosen.checkpoint))
+    if chosen.against is None:
+        progress.say(f"The original is {original}, by run.json; give another with --against.")
     request = Request(checkpoint=chosen.checkpoint, against=original, device=device, options=chosen.group(SpeedOptions))
     # What the user has set stays.
     environment = SAFE_BFLOAT16 | os.environ if chosen.dtype == "bfloat16" else None
@@ -55,7 +58,7 @@ def bench(
         ) as child,
     ):
         try:
-            answer = _answer(child.stdout or (), progress or default_progress())
+            answer = _answer(child.stdout or (), progress)
             status = 0 if answer else child.wait()
         finally:
             child.kill()

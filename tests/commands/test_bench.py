@@ -2,10 +2,12 @@ import json
 import signal
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
 from laaciq.commands.bench import bench, recorded_original
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, LaaciqError, TooLittleMemory
 
 
@@ -17,6 +19,23 @@ def test_a_run_records_the_original(tmp_path, command, original, place):
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / "run/run.json").write_text(json.dumps({"laaciq": "0", "finished": True, "command": command}))
     assert recorded_original(tmp_path / place) == original
+
+
+def test_the_original_that_a_run_records_is_named_before_it_is_loaded(tmp_path):
+    """The run may be a stranger's."""
+
+    class Said(Progress):
+        sentences: ClassVar[list[str]] = []
+
+        def say(self, text):
+            self.sentences.append(text)
+
+    (tmp_path / "run/checkpoint").mkdir(parents=True)
+    marker = {"laaciq": "0", "finished": True, "command": "laaciq run ./nowhere --bits 3"}
+    (tmp_path / "run/run.json").write_text(json.dumps(marker))
+    with pytest.raises(LaaciqError, match="nowhere"):
+        bench(tmp_path / "run/checkpoint", progress=Said())
+    assert Said.sentences == ["The original is ./nowhere, by run.json; give another with --against."]
 
 
 def test_nothing_recorded(tmp_path):

@@ -23,7 +23,7 @@ from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.session import Session
 from tests.tiny import save_tiny
 
-FEW = ("eng", "swa", "hin")
+FEW = ("eng", "swa")
 OPTIONS = {"budget": 4.25, "served_bound": 100.0}
 RESULTS = ("evaluation.json", "baseline/evaluation.json", "plans.json", "profile.json", "report.md", "run.json")
 PROGRAM = """
@@ -43,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "texts").mkdir()
     whole = laaciq.read_texts()
     for code in FEW:
-        (place / f"texts/{code}.txt").write_text("\n".join(text[:60] for text in whole[code].texts[:12]))
+        (place / f"texts/{code}.txt").write_text("\n".join(text[:40] for text in whole[code].texts[:10]))
     return place
 
 

@@ -214,7 +214,10 @@ def test_settings_beside_config(folder, name, content):
     refused(folder, name)
 
 
-def test_a_tokenizer_does_not_name_files(folder):
+@pytest.mark.parametrize(
+    ("entry", "name"), [("init_inputs", "/etc/passwd"), ("fast_tokenizer_files", "../other/tokenizer.4.0.json")]
+)
+def test_a_tokenizer_does_not_name_files(folder, entry, name):
     path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"init_inputs": ["/etc/passwd"]}))
-    refused(folder, "init_inputs")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {entry: [name]}))
+    refused(folder, entry)
