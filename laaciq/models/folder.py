@@ -71,13 +71,16 @@ class ModelFolder:
         where = read_object(path, COPY_AGAIN, within=self.path).get("weight_map")
         if not isinstance(where, dict) or not where:
             raise COPY_AGAIN.of(path, "has no weight_map, which names the shard of every tensor")
-        shards = {name: file_inside(self.path, shard, COPY_AGAIN, named_in=path) for name, shard in where.items()}
-        for shard in set(shards.values()):
+        # Checked one by one before they are counted: what is not a string may not be hashable.
+        unknown = next((shard for shard in where.values() if not isinstance(shard, str)), None)
+        names = set(where.values()) if unknown is None else [unknown]
+        files = {shard: file_inside(self.path, shard, COPY_AGAIN, named_in=path) for shard in names}
+        for shard in files.values():
             if shard.suffix != suffix:
                 raise COPY_AGAIN.of(path, f"names {shard.name!r} as a shard, expected a {suffix} file")
             if not is_there(shard):
                 raise COPY_AGAIN.of(self.path, f"is half-written: {shard.name} is missing")
-        return shards
+        return {name: files[shard] for name, shard in where.items()}
 
     @property
     def configuration(self) -> ModelConfiguration | None:
