@@ -27,7 +27,7 @@ READING = {"texts", "languages", "window", "chat", "seed", "served_bound"}
 METHOD_VERBS = ("run", "quantize")
 
 
-class Reached(Exception):
+class Reached(BaseException):
     """The options were accepted, and the work would begin."""
 
 

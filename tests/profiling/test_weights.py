@@ -200,7 +200,7 @@ def test_a_block_pools_its_linear_weights(tmp_path):
 
 
 def test_a_scan_walks_through_shards_and_passes_over_what_are_no_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr("laaciq.models.folder._MAPPED_BYTES", 100)
+    monkeypatch.setattr("laaciq.models.safetensors_files._MAPPED_BYTES", 100)
     random = torch.Generator().manual_seed(0)
     shards = [
         {
