@@ -22,6 +22,7 @@ from laaciq.engine.json_input import read_record
 from laaciq.engine.store import read_marker
 from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
+from laaciq.evaluation.results import Evaluation
 from laaciq.options import REFERENCE, CardOptions
 from laaciq.options.keywords import CardKeywords
 from laaciq.planning.decision import Decision
@@ -113,13 +114,14 @@ def _read_run(run: Path) -> CardContents:
         raise unfinished(f": {error}") from None
     if stored != decided.plans.plans or evaluation.quantized != describe(decided.plans):
         raise unfinished(": its checkpoint is not the one that was measured")
-    measured_beside = (run / f"{BASELINE}evaluation.json").exists() and decided.planning is not None
+    beside = run / f"{BASELINE}evaluation.json"
+    measured_beside = is_there(beside) and decided.planning is not None
     return CardContents(
         name="",
         evaluation=evaluation,
         plans=decided.plans,
         planning=decided.planning,
-        baseline=read_evaluation(run / f"{BASELINE}evaluation.json") if measured_beside else None,
+        baseline=read_record(beside, Evaluation, RUN_AGAIN, within=run) if measured_beside else None,
         profile=Profile.read(run / "profile.json", within=run),
         command=command,
         environment=_environment(marker),

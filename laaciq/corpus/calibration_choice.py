@@ -7,6 +7,7 @@ from pathlib import Path
 
 from laaciq.corpus import Split, Texts, language, read_texts
 from laaciq.corpus.split import divide_calibration
+from laaciq.engine.input_files import is_there
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.options import BUILTIN
 
@@ -23,7 +24,7 @@ def calibration_split(choice: str, whole: Split, test: Texts, *, seed: int) -> S
     try:
         return replace(whole.select([language(choice).code]), test=test)
     except UnknownLanguage:
-        if not (Path(choice).exists() or choice == BUILTIN or choice.startswith("datasets:")):
+        if not (is_there(Path(choice)) or choice == BUILTIN or choice.startswith("datasets:")):
             raise BadOption(
                 f"--calibration {choice!r} is neither a language of these texts nor a text source: give 'eng', 'all' or a folder of texts"
             ) from None

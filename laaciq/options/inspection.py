@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ _TEXTS = frozenset({*TextOptions.model_fields, *ReadOptions.model_fields, "passa
 
 def is_profile(source: str) -> bool:
     """True for a profile: its file, or a folder that `profile` or `run` wrote. False for a model."""
-    return Path(source).suffix == ".json" or (Path(source) / "profile.json").is_file()
+    return Path(source).suffix == ".json" or os.path.isfile(os.path.join(source, "profile.json"))  # False for any name
 
 
 _PROFILED = Field(

@@ -10,8 +10,8 @@ from random import Random
 
 from laaciq.commands.profile import read_exposure
 from tests.fuzz import mutations as change
+from tests.fuzz import tensors, uses
 from tests.fuzz import texts as text
-from tests.fuzz import uses
 from tests.fuzz.inputs import FOREIGN, OTHER_KINDS, Inputs
 from tests.fuzz.mutations import Mutator
 
@@ -30,17 +30,17 @@ _RECORD = (*_JSON, *[change.other_type] * 3)
 # A text that is cut short is a text.
 _LINES = (change.no_file, change.random_bytes, change.not_utf8, change.sparse, *[text.lines] * 3, text.folder_of_texts)
 _TENSORS = (
-    *(*_FILE, change.no_numbers_in_tensor, change.no_tensor, change.other_shape, change.integers),
-    *(change.other_values_in_tensor, change.other_header, change.other_header),
+    *(*_FILE, tensors.no_numbers_in_tensor, tensors.no_tensor, tensors.other_shape, tensors.integers),
+    *(tensors.other_values_in_tensor, tensors.other_header, tensors.other_header),
 )
 
 
 def _perhaps_optional(path: Path, random: Random) -> change.Mutation:
     """Some parts of other libraries' layers may be missing."""
-    return dataclasses.replace(change.no_tensor(path, random), wrong=False)
+    return dataclasses.replace(tensors.no_tensor(path, random), wrong=False)
 
 
-_FOREIGN_TENSORS = tuple(_perhaps_optional if mutator is change.no_tensor else mutator for mutator in _TENSORS)
+_FOREIGN_TENSORS = tuple(_perhaps_optional if mutator is tensors.no_tensor else mutator for mutator in _TENSORS)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ SLOW_EVERY = 12
 SLOW_TARGETS: tuple[Target, ...] = (
     Target("measured texts", "texts", "swa.txt", (text.lines,), uses.measure_texts),
     Target("profiled config", "model", "config.json", _SUBTLE, uses.profile),
-    Target("profiled weights", "model", "model.safetensors", (change.other_values_in_tensor,), uses.profile),
+    Target("profiled weights", "model", "model.safetensors", (tensors.other_values_in_tensor,), uses.profile),
     Target("evaluated config", "model", "config.json", _SUBTLE, uses.evaluate),
     Target("evaluated tokenizer", "model", "tokenizer.json", _SUBTLE, uses.evaluate),
     Target("resumed marker", "run", "run.json", _JSON, uses.resume, optional=True),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from laaciq.engine.input_files import Refusal
+from laaciq.engine.json_input import parse_object
 from laaciq.errors import BrokenModel
 from laaciq.models.foreign.parts import REMEDY, Parts
 
@@ -78,10 +79,5 @@ def _state(parts: Parts) -> dict[str, Any]:
     """The settings of the layer, stored as JSON in a tensor of bytes."""
     name = next((name for name in _STATES if name in parts), _STATES[0])
     stored = parts.integers(name, (None,), torch.uint8)
-    try:
-        state = json.loads(bytes(stored.tolist()))
-    except ValueError as error:
-        raise BrokenModel(f"{parts.layer}.{name} is not JSON ({error}): {REMEDY}") from None
-    if not isinstance(state, dict):
-        raise BrokenModel(f"{parts.layer}.{name} holds {type(state).__name__}, expected an object: {REMEDY}")
-    return state
+    text = bytes(stored.tolist()).decode(errors="replace")
+    return parse_object(text, f"{parts.layer}.{name}", Refusal(BrokenModel, REMEDY))
