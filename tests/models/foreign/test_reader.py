@@ -200,7 +200,7 @@ def test_a_state_that_is_no_json(checkpoint):
     folder = checkpoint("bitsandbytes-fp4")
     state = f"{Q}.weight.quant_state.bitsandbytes__fp4"
     edit(folder, lambda t: t.update({state: t[state][:-1].clone()}))
-    with pytest.raises(BrokenModel, match="is not JSON"):
+    with pytest.raises(BrokenModel, match="is not valid JSON"):
         load(find_model(folder))
 
 
