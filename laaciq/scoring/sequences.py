@@ -84,11 +84,11 @@ def prepare(
 def _require_rows(model: LanguageModel, passage: ScoredPassage) -> None:
     """A vocabulary may have more rows than the tokenizer has tokens, to fill it up; it may not have fewer than a text needs."""
     for sequence in passage.sequences:
-        highest = max((*sequence.inputs, *(sequence.decoder or ()), *sequence.targets), default=0)
-        if highest >= model.vocabulary:
+        tokens = (*sequence.inputs, *(sequence.decoder or ()), *sequence.targets)
+        if (wrong := next((token for token in tokens if not 0 <= token < model.vocabulary), None)) is not None:
             raise BrokenModel(
-                f"{model.folder.name} has {model.vocabulary} tokens in its embeddings, and its tokenizer gives token {highest}: "
-                "the tokenizer is that of another model; copy both again"
+                f"{model.folder.name} has {model.vocabulary} tokens in its embeddings, and its tokenizer or config.json gives token {wrong}: "
+                "they are those of another model, or damaged; copy both again"
             )
 
 
