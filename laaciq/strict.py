@@ -1,8 +1,13 @@
-"""The base class of results and options: immutable, and an unknown field is an error."""
+"""The base class of results and options, immutable, in which an unknown field is an error; and types of their fields."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# ISO 639-3.
+LanguageCode = Annotated[str, Field(pattern="^[a-z]{3}$")]
 
 
 class StrictModel(BaseModel):

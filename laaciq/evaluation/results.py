@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from laaciq.engine.display import Displayed
 from laaciq.stats.estimate import Estimate
-from laaciq.strict import StrictModel
+from laaciq.strict import LanguageCode, StrictModel
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +33,7 @@ class LanguageResult(StrictModel):
     text only. `hurt`: the loss is beyond noise, its interval lies above zero.
     """
 
-    language: str
+    language: LanguageCode
     name: str
     script: str
     passages: _Count

@@ -20,7 +20,7 @@ import torch
 
 from laaciq.corpus import Passages, Texts
 from laaciq.engine.threads import one_thread
-from laaciq.errors import BadOption, BrokenTexts
+from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import batch_tokens, batches, read_through, score
@@ -140,6 +140,8 @@ def _entropies(count: int, total: torch.Tensor, squares: torch.Tensor) -> tuple[
         raise BrokenTexts(
             f"{count} tokens (in all, or with one fold of documents left out) have no spectrum: give more text"
         )
+    if not squares.isfinite().all():
+        raise BrokenModel("the model computes NaN or infinite representations of these texts: it cannot be profiled")
     samples, width = count - 1, len(total)
     eigenvalues = torch.linalg.eigvalsh(squares - torch.outer(total, total) / count).flip(0)[:samples]
     eigenvalues = eigenvalues[eigenvalues > eigenvalues[0].abs() * width * torch.finfo(torch.float64).eps]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
 
+from laaciq.engine.failures import explained
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
@@ -181,11 +183,26 @@ def _logits_at(
 
     handle = None if head is None else head.register_forward_pre_hook(select)
     try:
-        logits = model.module(**arguments).logits
+        with _model_errors(model):
+            logits = model.module(**arguments).logits
     finally:
         if handle is not None:
             handle.remove()
     return (logits[0] if selected else logits[row, column]).float()
+
+
+@contextmanager
+def _model_errors(model: LanguageModel) -> Iterator[None]:
+    """Context manager: unless memory is short, what a model's code raises is the fault of its files."""
+    try:
+        yield
+    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+        if explained(error) is not None:
+            raise
+        raise BrokenModel(
+            f"transformers cannot run {model.folder.name} ({type(error).__name__}: {error}): its configuration may not fit its weights; "
+            "copy it again"
+        ) from error
 
 
 def pad_right(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -206,3 +206,11 @@ def test_command_line(run, tmp_path):
     assert result.exit_code == 0
     assert result.stdout == f"Card: {tmp_path / 'CARD.md'}\n"
     assert ModelCard.load(tmp_path / "CARD.md").data.base_model == "org/large"
+
+
+def test_a_language_that_is_no_code_is_refused(run):
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    evaluation["languages"][0]["language"] = "\u202eabc"
+    (run / "evaluation.json").write_text(json.dumps(evaluation))
+    with pytest.raises(LaaciqError, match=r"languages\.0\.language"):
+        laaciq.card(run)
