@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from laaciq.quantization.hessian import Hessian
-from laaciq.quantization.rounding_kernels import BLOCK, kernels_for
+from laaciq.quantization.rounding_kernels import BLOCK, RoundingKernels, kernels_for
 from laaciq.quantization.stacked import StackedMatrices
 
 # Share of the change that would compensate for everything on the calibration text. On held-out text all of it was worse than none and half was
@@ -28,11 +28,13 @@ def compensated_weights(matrix: torch.Tensor, hessian: Hessian, crossed: torch.T
     return matrix.detach().float() + SHARE * hessian.solve(missing.T).T
 
 
-def refine_codes(stack: StackedMatrices, codes: torch.Tensor, hessian: Hessian) -> torch.Tensor:
+def refine_codes(
+    stack: StackedMatrices, codes: torch.Tensor, hessian: Hessian, kernels: RoundingKernels | None = None
+) -> torch.Tensor:
     """Codes, (inputs, outputs), with (ŵ − w)ᵀ H (ŵ − w), H damped, smaller than or equal to that of `codes`, output by output. Kept weights do
-    not change.
+    not change. `kernels` are by default those of the device.
     """
-    wide, kernels = hessian.damped, kernels_for(hessian.damped.device)
+    wide, kernels = hessian.damped, kernels or kernels_for(stack.weights.device)
     values = stack.grids.by_input().decode(codes.contiguous())
     if stack.kept is not None:
         values = torch.where(stack.kept.isnan(), values, stack.kept)

@@ -10,15 +10,19 @@ from __future__ import annotations
 import torch
 
 from laaciq.quantization.hessian import Hessian
-from laaciq.quantization.rounding_kernels import BLOCK, kernels_for
+from laaciq.quantization.rounding_kernels import BLOCK, RoundingKernels, kernels_for
 from laaciq.quantization.stacked import StackedMatrices
 
 
-def round_second_order(stack: StackedMatrices, hessian: Hessian) -> torch.Tensor:
-    """Codes, (inputs, outputs), uint8. Kept weights are exact, and the errors of earlier inputs are passed on."""
+def round_second_order(
+    stack: StackedMatrices, hessian: Hessian, kernels: RoundingKernels | None = None
+) -> torch.Tensor:
+    """Codes, (inputs, outputs), uint8. Kept weights are exact, and the errors of earlier inputs are passed on. `kernels` are by default those
+    of the device.
+    """
     order, factor = hessian.order, hessian.inverse_factor
     ordered = stack.at(order)
-    weights, kernels = ordered.weights, kernels_for(factor.device)
+    weights, kernels = ordered.weights, kernels or kernels_for(factor.device)
     codes = torch.empty_like(weights, dtype=torch.uint8)
     for start in range(0, len(weights), BLOCK):
         block, later = slice(start, start + BLOCK), slice(start + BLOCK, None)

@@ -37,7 +37,9 @@ class StackedMatrices:
             return parts[0]
         kept = None
         if any(part.kept is not None for part in parts):
-            kept = torch.cat([torch.full_like(p.weights, torch.nan) if p.kept is None else p.kept for p in parts], dim=1)
+            kept = torch.cat(
+                [torch.full_like(p.weights, torch.nan) if p.kept is None else p.kept for p in parts], dim=1
+            )
         weights = torch.cat([part.weights for part in parts], dim=1)
         return cls(weights, OutputGrids.stacked([part.grids for part in parts]), kept)
 

@@ -62,7 +62,9 @@ def enumerated(matrix, quantized, plan, moments):
 def test_descent_equals_trying_every_code(seed, group_size, symmetric):
     matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric)
     before = quantize_matrix(matrix, plan, known(moments), Hessian(moments))
-    after = quantize_matrix(matrix, plan.model_copy(update={"rounding": "compensated"}), known(moments), Hessian(moments))
+    after = quantize_matrix(
+        matrix, plan.model_copy(update={"rounding": "compensated"}), known(moments), Hessian(moments)
+    )
     result = errors(after.dequantize(plan), matrix, moments)
     # Two codes that are as good as one another may go either way, in one of a hundred rows at most.
     same = torch.isclose(result, enumerated(matrix, before, plan, moments), rtol=1e-3)

@@ -31,7 +31,12 @@ class RoundingKernels(Protocol):
         """Codes, uint8, and the errors e = (w − ŵ)/U_ii that later blocks compensate for. `factor` is the block of U."""
 
     def refine_block(
-        self, values: torch.Tensor, slope: torch.Tensor, coupled: torch.Tensor, grids: OutputGrids, kept: torch.Tensor | None
+        self,
+        values: torch.Tensor,
+        slope: torch.Tensor,
+        coupled: torch.Tensor,
+        grids: OutputGrids,
+        kept: torch.Tensor | None,
     ) -> torch.Tensor:
         """The move of every weight to its best value given all others, and given the moves before it. `slope` is half the gradient, `coupled`
         the block of H.
@@ -54,6 +59,8 @@ def _cuda_kernels() -> RoundingKernels:
     try:
         from laaciq.quantization.rounding_kernels import triton_cuda
     except ImportError as error:
-        warnings.warn(f"rounding on the GPU is slow without Triton, which comes with torch for CUDA: {error}", stacklevel=2)
+        warnings.warn(
+            f"rounding on the GPU is slow without Triton, which comes with torch for CUDA: {error}", stacklevel=2
+        )
         return plain
     return triton_cuda

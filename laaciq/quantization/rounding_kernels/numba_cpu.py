@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numba.extending import intrinsic
 
+from laaciq.engine.compiled import compiled
 from laaciq.quantization.rounding_kernels.output_grids import OutputGrids
 
 # Outputs per tile: 128 inputs of them take 32 kB.
@@ -63,9 +64,8 @@ def _or_empty(kept: torch.Tensor | None) -> torch.Tensor:
     return torch.empty(0, 0) if kept is None else kept
 
 
-@intrinsic
-def _fused(typing_context: Any, factor: Any, other: Any, added: Any) -> Any:
-    """factor·other + added, rounded once."""
+def _fma(typing_context: Any, factor: Any, other: Any, added: Any) -> Any:
+    """The instruction for factor·other + added, rounded once."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
@@ -73,13 +73,16 @@ def _fused(typing_context: Any, factor: Any, other: Any, added: Any) -> Any:
     return numba.float32(numba.float32, numba.float32, numba.float32), generate
 
 
-@numba.njit(nogil=True, cache=True)
+_fused: Callable[..., float] = intrinsic(_fma)
+
+
+@compiled
 def _code(weight, scale, zero, top):  # type: ignore[no-untyped-def]
     quotient = weight / scale if scale > 0 else np.float32(0)
     return min(max(np.rint(zero + quotient), np.float32(0)), top)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _round_outputs(weights, factor, scales, zeros, tops, groups, kept, codes, errors, start, stop):  # type: ignore[no-untyped-def]
     inputs = len(weights)
     # Rows are as long as a tile, also where fewer outputs are left: loops of constant length are faster.
@@ -107,7 +110,7 @@ def _round_outputs(weights, factor, scales, zeros, tops, groups, kept, codes, er
                     tile[j, o] = _fused(passed, error[o], tile[j, o])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _refine_outputs(values, slope, coupled, scales, zeros, tops, groups, kept, moves, start, stop):  # type: ignore[no-untyped-def]
     inputs = len(values)
     tile, move = np.zeros((inputs, _TILE), np.float32), np.zeros(_TILE, np.float32)

@@ -91,7 +91,7 @@ def _round_outputs(  # type: ignore[no-untyped-def]
         code, meant = _decoded(weight, scale, zero, top)
         if KEPT:
             exact = tl.load(kept + i * outputs + columns, mask=inside, other=0.0)
-            meant = tl.where(exact == exact, exact, meant)
+            meant = tl.where(exact == exact, exact, meant)  # noqa: PLR0124  not NaN
         error = tl.div_rn(weight - meant, tl.load(factor + i * INPUTS + i))
         tl.store(codes + i * outputs + columns, code.to(tl.uint8), mask=inside)
         tl.store(errors + i * outputs + columns, error, mask=inside)
@@ -119,7 +119,7 @@ def _refine_outputs(  # type: ignore[no-untyped-def]
         move = best - value
         if KEPT:
             exact = tl.load(kept + i * outputs + columns, mask=inside, other=0.0)
-            move = tl.where(exact == exact, 0.0, move)
+            move = tl.where(exact == exact, 0.0, move)  # noqa: PLR0124  not NaN
         tl.store(moves + i * outputs + columns, move, mask=inside)
         passed = tl.load(coupled + i * INPUTS + rows, mask=rows < INPUTS, other=0.0)
         block = tl.fma(passed[:, None], move[None, :], block)
