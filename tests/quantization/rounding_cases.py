@@ -61,12 +61,14 @@ class Compared:
 
 
 def compare(kernels: RoundingKernels, stack: StackedMatrices, hessian: Hessian) -> Compared:
-    """One block. Refinement starts from the codes of the specification."""
+    """One block. Refinement starts from random codes, so that every weight moves far."""
     ordered, factor = stack.at(hessian.order), hessian.inverse_factor
     codes, errors = plain.round_block(ordered.weights, factor, ordered.grids, ordered.kept)
     other, other_errors = kernels.round_block(ordered.weights, factor, ordered.grids, ordered.kept)
     same = (codes == other).all(0)
-    values = ordered.grids.by_input().decode(codes)
+    random = torch.Generator().manual_seed(0)
+    share = torch.rand(codes.shape, generator=random).to(codes.device)
+    values = ordered.grids.by_input().decode((share * ordered.grids.tops).round())
     if ordered.kept is not None:
         values = values.where(ordered.kept.isnan(), ordered.kept)
     damped = hessian.damped[hessian.order][:, hessian.order]
