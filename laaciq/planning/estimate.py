@@ -169,7 +169,7 @@ class _Quantizing:
         """Cost of the second moments of every layer, in as many passes as their memory requires, and of their pivots."""
         shape = self.costs.shape
         passes = ceil(4 * sum(i * i for block in shape.matrices for _, i in block) / MOMENT_BYTES)
-        factors = sum((inverse(inputs) for block in shape.matrices for _, inputs in block), Work())
+        factors = sum((inverse(inputs) for block in shape.inputs for inputs in block), Work())
         return second_moments(shape, self.calibrated) * max(1, passes) + factors
 
     def _moment_bytes(self) -> float:

@@ -25,6 +25,7 @@ from laaciq.planning.search_space import FORMATS, SearchSpace, make_search_space
 from laaciq.planning.tensor_groups import base_plans, make_tensor_groups
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
+from laaciq.quantization.hessian import Hessian
 from laaciq.quantization.model import moment_parts, quantize_model
 from laaciq.quantization.plan import Plan, TensorPlan, count_size
 from laaciq.trials.candidate import InMemory
@@ -144,7 +145,10 @@ class Planner:
         with self.session.progress.stage("second moments", float(len(parts))) as advance:
             for part in parts:
                 moments = sample.second_moments(model, part, self.languages, advance=advance)
-                gains |= {name: second_order_gain(hessian) for name, hessian in moments.items()}
+                # Layers that read the same input share one matrix.
+                distinct = {id(matrix): matrix for matrix in moments.values()}
+                by_matrix = {key: second_order_gain(Hessian(matrix)) for key, matrix in distinct.items()}
+                gains |= {name: by_matrix[id(matrix)] for name, matrix in moments.items()}
         return gains
 
     def allocate(

@@ -12,8 +12,8 @@ import torch
 from laaciq.options import Effort
 from laaciq.planning.curvature import Curvature
 from laaciq.quantization import quantize_matrix
+from laaciq.quantization.hessian import DAMPING, Hessian
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.second_order import DAMPING, inverse_factor
 
 
 class StorageFormat(NamedTuple):
@@ -110,13 +110,12 @@ def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: 
     return (1.0 if plan.rounding == "nearest" else gain) * curvature.losses(plan.name, errors, step)
 
 
-def second_order_gain(moments: torch.Tensor) -> float:
+def second_order_gain(hessian: Hessian) -> float:
     """Ratio of the errors of second-order rounding and rounding to nearest, for steps of equal size.
 
     With H = E[xxᵀ], rounding to nearest leaves Σ H_jj·e_j²; second-order rounding Σ d_j·e_j² with the pivots d_j = 1/U_jj² of its Cholesky
     factor (Chee et al. 2023), which are the variances of inputs given those that are rounded after them.
     """
-    order = moments.diagonal().argsort(descending=True)
-    pivots = inverse_factor(moments[order][:, order]).diagonal().double().pow(-2)
+    pivots = hessian.inverse_factor.diagonal().double().pow(-2)
     # Both of the damped H.
-    return float(pivots.sum() / ((1 + DAMPING) * moments.diagonal().double().sum()).clamp_min(1e-30))
+    return float(pivots.sum() / ((1 + DAMPING) * hessian.moments.diagonal().double().sum()).clamp_min(1e-30))

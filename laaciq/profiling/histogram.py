@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numba
 import numpy as np
 import torch
 
+from laaciq.engine.compiled import compiled
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.profiling.moments import Moments, flat_pieces, top_count
 
@@ -120,7 +120,7 @@ def _values(dtype: torch.dtype) -> np.ndarray:
     return values
 
 
-@numba.njit(cache=True)
+@compiled
 def _add_patterns(counts, patterns):  # type: ignore[no-untyped-def]
     """Compiled, because numpy and torch widen every pattern to 64 bits to count it and are four times as slow."""
     for index in range(len(patterns)):

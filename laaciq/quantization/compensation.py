@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import torch
 
-from laaciq.engine.threads import one_thread
-from laaciq.quantization.grid import Grid, QuantizedMatrix
-from laaciq.quantization.kept import KeptWeights
-from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.second_order import BLOCK, DAMPING, GridByInput
+from laaciq.quantization.hessian import Hessian
+from laaciq.quantization.rounding_kernels import BLOCK, RoundingKernels, kernels_for
+from laaciq.quantization.stacked import StackedMatrices
 
 # Share of the change that would compensate for everything on the calibration text. On held-out text all of it was worse than none and half was
 # best (the reference model at 3 and 4 bits, Gemma 3 270M at 4: docs/frontier.md).
@@ -23,48 +21,32 @@ SHARE = 0.5
 SWEEPS = 2
 
 
-def compensated_weights(matrix: torch.Tensor, moments: torch.Tensor, crossed: torch.Tensor) -> torch.Tensor:
-    """The weights that compensate for `SHARE` of what the inputs have lost. `moments` is H, `crossed` is C."""
-    missing = matrix.detach().float() @ (crossed - moments)
+def compensated_weights(matrix: torch.Tensor, hessian: Hessian, crossed: torch.Tensor) -> torch.Tensor:
+    """The weights that compensate for `SHARE` of what the inputs have lost. `crossed` is C."""
+    missing = matrix.detach().float() @ (crossed - hessian.moments)
     # X·H = missing ⇔ H·Xᵀ = missingᵀ, because H is symmetric.
-    with one_thread():
-        change = torch.linalg.solve(damped(moments), missing.T).T
-    return matrix.detach().float() + SHARE * change
+    return matrix.detach().float() + SHARE * hessian.solve(missing.T).T
 
 
 def refine_codes(
-    matrix: torch.Tensor,
-    codes: torch.Tensor,
-    grid: Grid,
-    plan: TensorPlan,
-    moments: torch.Tensor,
-    kept: KeptWeights | None = None,
+    stack: StackedMatrices, codes: torch.Tensor, hessian: Hessian, kernels: RoundingKernels | None = None
 ) -> torch.Tensor:
-    """Codes with (ŵ − w)ᵀ H (ŵ − w), H damped, smaller than or equal to that of `codes`, row by row. Kept weights do not change."""
-    wide, steps = damped(moments), GridByInput.of(grid, plan)
-    pivots = wide.diagonal().tolist()
-    values = QuantizedMatrix(codes, grid, kept).dequantize(plan).T.contiguous()
-    free = None if kept is None else kept.put_into(torch.ones_like(matrix), 0.0).T
+    """Codes, (inputs, outputs), with (ŵ − w)ᵀ H (ŵ − w), H damped, smaller than or equal to that of `codes`, output by output. Kept weights do
+    not change. `kernels` are by default those of the device.
+    """
+    wide, kernels = hessian.damped, kernels or kernels_for(stack.weights.device)
+    values = stack.grids.by_input().decode(codes.contiguous())
+    if stack.kept is not None:
+        values = torch.where(stack.kept.isnan(), values, stack.kept)
     # Half the gradient. Every move updates it: at once within a block of inputs, for all others together.
-    slope, rows = wide @ (values - matrix.detach().float().T), steps.rows()
-    for _ in range(SWEEPS):
+    slope = wide @ (values - stack.weights)
+    for sweep in range(SWEEPS):
         for start in range(0, len(values), BLOCK):
-            stop = min(start + BLOCK, len(values))
-            here, moves = slope[start:stop].clone(), torch.empty_like(slope[start:stop])
-            parts = (values[start:stop], here, moves, wide[start:stop, start:stop])
-            for i, value, gradient, move, coupled in zip(range(start, stop), *(p.unbind() for p in parts), strict=True):
-                _, best = rows[i].nearest(value.sub(gradient, alpha=1 / pivots[i]))
-                torch.sub(best, value, out=move)
-                if free is not None:
-                    move.mul_(free[i])
-                here.addr_(coupled, move)
-            values[start:stop] += moves
-            slope.addmm_(wide[:, start:stop], moves)
-    nearest, _ = steps.nearest(values)
-    return nearest.T.to(torch.uint8).contiguous()
-
-
-def damped(moments: torch.Tensor) -> torch.Tensor:
-    """H + δI, with the damping of second-order rounding."""
-    added = DAMPING * moments.diagonal().mean().clamp_min(1e-30)
-    return moments + added * torch.eye(len(moments), dtype=moments.dtype, device=moments.device)
+            block = slice(start, start + BLOCK)
+            # The last sweep does not come back to the blocks before.
+            read = slice(start + BLOCK if sweep == SWEEPS - 1 else 0, None)
+            part = stack.at(block)
+            moves = kernels.refine_block(values[block], slope[block], wide[block, block], part.grids, part.kept)
+            values[block] += moves
+            slope[read].addmm_(wide[read, block], moves)
+    return stack.grids.by_input().encode(values).to(torch.uint8)

@@ -15,10 +15,12 @@ from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.compensation import compensated_weights
 from laaciq.quantization.grid import Layers, QuantizedMatrix
-from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.hessian import Hessian
+from laaciq.quantization.matrices import quantize_matrices, quantize_matrix
 from laaciq.quantization.operations import rounding_share
 from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.refit import refit_scales
+from laaciq.quantization.second_moments import SecondMoments
 from laaciq.quantization.tuning import tune
 
 # Memory for the second moments that tables need. If those of a model do not fit, it is read once per part that does.
@@ -127,17 +129,36 @@ def _block_by_block(
         in_block = [linear for linear in linears if linear.block == index]
         moments = stream.second_moments(index, in_block)
         with _restored(in_block):
+            rounded: dict[str, QuantizedMatrix] = {}
             for linear in in_block:
-                tensor, seen = plan[linear.name], moments[linear.name]
-                known = TensorCalibration(_relative(seen.moments.diagonal())[None], effective_kurtosis=0.0)
-                wanted = linear.matrix
-                if tensor.rounding == "compensated" and seen.cross is not None:
-                    wanted = compensated_weights(linear.matrix, seen.moments, seen.cross)
-                quantized = quantize_matrix(wanted, tensor, known, seen.moments)
+                if linear.name not in rounded:
+                    rounded |= _round_shared(linear, in_block, plan, moments)
+                tensor, quantized = plan[linear.name], rounded.pop(linear.name)
                 with torch.no_grad():
                     linear.matrix.copy_(quantized.dequantize(tensor))
                 yield tensor, quantized
             stream.advance(index)
+
+
+def _round_shared(
+    first: LinearLayer, layers: list[LinearLayer], plan: Plan, moments: dict[str, SecondMoments]
+) -> dict[str, QuantizedMatrix]:
+    """The layer and those that read the same input, by name. Their second moments leave `moments`."""
+    seen = moments[first.name]
+    sharing = [layer for layer in layers if moments.get(layer.name) is seen]
+    tensors = [plan[layer.name] for layer in sharing]
+    for layer in sharing:
+        del moments[layer.name]
+    known = TensorCalibration(_relative(seen.moments.diagonal())[None], effective_kurtosis=0.0)
+    hessian = Hessian(seen.moments)
+    wanted = [
+        compensated_weights(layer.matrix, hessian, seen.cross)
+        if tensor.rounding == "compensated" and seen.cross is not None
+        else layer.matrix
+        for layer, tensor in zip(sharing, tensors, strict=True)
+    ]
+    quantized = quantize_matrices(wanted, tensors, known, hessian)
+    return dict(zip((layer.name for layer in sharing), quantized, strict=True))
 
 
 def _relative(squares: torch.Tensor) -> torch.Tensor:

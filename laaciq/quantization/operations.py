@@ -5,7 +5,7 @@ from __future__ import annotations
 from laaciq.engine.work import Speed, Work
 from laaciq.quantization.compensation import SWEEPS
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.second_order import BLOCK
+from laaciq.quantization.rounding_kernels import BLOCK
 from laaciq.quantization.thresholds import REFINED, SCANNED
 from laaciq.scoring.operations import ModelShape, Reading, backward, block_forward, forward, scoring
 
@@ -13,8 +13,8 @@ from laaciq.scoring.operations import ModelShape, Reading, backward, block_forwa
 _TRIED, _TRIED_CALLS = 30.0, 20.0
 # Weights in such a piece.
 _PIECE = 2**15
-# Operations started for every input that is rounded, and refined in a sweep.
-_ROUNDED_CALLS, _REFINED_CALLS = 8.0, 10.0
+# Operations started for every matrix, and for every block of its inputs that is rounded or refined. The kernel takes as long as several.
+_MATRIX_CALLS, _BLOCK_CALLS = 60.0, 30.0
 # Numbers read per weight when codes become weights, and when a gradient of weights becomes one of scales.
 _DEQUANTIZED, _SCALE_GRADIENT = 12.0, 12.0
 # Batches of a tuning step: sequences are drawn at random, and those of different lengths do not share a batch.
@@ -36,13 +36,25 @@ def nearest_rounding(outputs: int, inputs: int) -> Work:
 
 
 def second_order_rounding(outputs: int, inputs: int) -> Work:
-    """GPTQ: an inverse in float64, then input by input. A product passes errors on to the inputs after a block: o·i²."""
+    """GPTQ with known factors of H: block by block of inputs. A product passes errors on to the inputs after a block: o·i²."""
     later = sum(max(0, inputs - start - BLOCK) for start in range(0, inputs, BLOCK))
-    return inverse(inputs) + Work(
-        products=2 * BLOCK * outputs * later,
-        elements=outputs * inputs * BLOCK,
-        calls=_ROUNDED_CALLS * inputs,
-    )
+    return Work(products=2 * BLOCK * outputs * later, calls=_MATRIX_CALLS) + _kernels(outputs, inputs)
+
+
+def compensated_rounding(outputs: int, inputs: int) -> Work:
+    """Compensated targets, second-order rounding, and sweeps that refine the codes, with known factors of H."""
+    square = outputs * inputs**2
+    # Missing outputs, half the gradient, and its update after every block of inputs: in the last sweep, of the blocks after it.
+    products = 2 * square + 2 * square + (2 * SWEEPS - 1) * square
+    # In float32, at twice the speed of float64.
+    solution = 2 * square / 2
+    refining = Work(products=products, factorizations=solution) + _kernels(outputs, inputs) * SWEEPS
+    return second_order_rounding(outputs, inputs) + refining
+
+
+def _kernels(outputs: int, inputs: int) -> Work:
+    """Cost of the sequential part, once over all inputs: every input updates those after it in its block."""
+    return Work(elements=outputs * inputs * BLOCK, calls=_BLOCK_CALLS * -(-inputs // BLOCK))
 
 
 def inverse(inputs: int) -> Work:
@@ -50,24 +62,14 @@ def inverse(inputs: int) -> Work:
     return Work(factorizations=4 / 3 * inputs**3, elements=20 * inputs**2, calls=20)
 
 
-def compensated_rounding(outputs: int, inputs: int) -> Work:
-    """Compensated targets, second-order rounding, and sweeps that refine the codes."""
-    square = outputs * inputs**2
-    # Missing outputs, half the gradient, and its update after every block of inputs.
-    products = 2 * square + 2 * square + SWEEPS * 2 * square
-    # A solution in float32, at twice the speed of float64.
-    solution = (2 / 3 * inputs**3 + 2 * square) / 2
-    refining = Work(
-        products=products,
-        factorizations=solution,
-        elements=SWEEPS * outputs * inputs * BLOCK,
-        calls=SWEEPS * _REFINED_CALLS * inputs,
-    )
-    return second_order_rounding(outputs, inputs) + refining
+def factors(inputs: int, *, compensated: bool) -> Work:
+    """Cost of the factors of H, for all layers that read these inputs. Compensated targets take an LU factor in float32."""
+    lower_upper = Work(factorizations=2 / 3 * inputs**3 / 2, elements=5 * inputs**2, calls=5)
+    return inverse(inputs) + lower_upper if compensated else inverse(inputs)
 
 
 def rounding(tensor: TensorPlan, importances: int = 1) -> Work:
-    """Cost of one matrix by its plan, without the calibration text."""
+    """Cost of one matrix by its plan, without the calibration text and the factors of its second moments."""
     outputs, inputs = tensor.shape
     if not tensor.quantized:
         return Work()
@@ -103,23 +105,25 @@ def _moments(shape: ModelShape, reading: Reading, index: int, matrices: int) -> 
     in_decoder = index >= shape.blocks - shape.decoder_blocks
     tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.read
     inputs = shape.inputs[index]
-    sums = len(shape.matrices[index]) * max(inputs) ** 2 * reading.batches
+    squares = sum(width**2 for width in inputs)
     return Work(
-        products=2 * matrices * tokens * sum(width**2 for width in inputs),
-        elements=4 * matrices * tokens * sum(inputs) + 3 * matrices * sums,
+        products=2 * matrices * tokens * squares,
+        elements=4 * matrices * tokens * sum(inputs) + 3 * matrices * squares * reading.batches,
         calls=15 * len(inputs) * reading.batches,
     )
 
 
 def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) -> Work:
-    """Cost of passing text through the blocks. Each block runs once to collect second moments and once quantized. Compensated rounding also
-    runs the original, except for the first block, whose inputs are the same. That block runs once more to record the calls.
+    """Cost of passing text through the blocks, and of the factors of their second moments. Each block runs once to collect second moments and
+    once quantized. Compensated rounding also runs the original, except for the first block, whose inputs are the same. That block runs once
+    more to record the calls.
     """
     work = block_forward(shape, reading, 0)
     for index in range(shape.blocks):
         beside = compensated and index > 0
         work = work + block_forward(shape, reading, index) * (3 if beside else 2)
         work = work + _moments(shape, reading, index, 2 if beside else 1)
+        work = sum((factors(inputs, compensated=beside) for inputs in shape.inputs[index]), work)
     return work
 
 

@@ -33,25 +33,41 @@ class SecondMoments:
         return SecondMoments(self.moments + other.moments, both)
 
 
+@dataclass(frozen=True)
+class _Addition:
+    """What was added last: the second moments of these `inputs`, and the sum `before` and `after` it of the layer that read them first."""
+
+    inputs: torch.Tensor
+    moments: SecondMoments
+    before: SecondMoments | None
+    after: SecondMoments
+
+
 class MomentSums:
-    """Adds up second moments, layer by layer and batch by batch."""
+    """Adds up second moments, layer by layer and batch by batch. Layers that read the same inputs in every batch share one sum, the same
+    object.
+    """
 
     def __init__(self) -> None:
         self.by_layer: dict[str, SecondMoments] = {}
-        self._last_input: torch.Tensor | None = None
-        self._last: SecondMoments | None = None
+        self._last: _Addition | None = None
 
     def add(
         self, layer: LinearLayer, inputs: torch.Tensor, weights: torch.Tensor, original: torch.Tensor | None = None
     ) -> None:
         """Add inputs. `weights` are by token, flat; `original` holds the inputs of the same tokens in the original model."""
-        # Query, key and value, or gate and up, read the same tensor: its moments are computed once.
-        if self._last is None or self._last_input is not inputs:
+        before, last = self.by_layer.get(layer.name), self._last
+        # Query, key and value, or gate and up, read the same tensor: its moments are computed and added once.
+        if last is None or last.inputs is not inputs:
             rows = _weighted(inputs, weights)
             cross = None if original is None else _weighted(original, weights).T @ rows
-            self._last_input, self._last = inputs, SecondMoments(rows.T @ rows, cross)
-        known = self.by_layer.get(layer.name)
-        self.by_layer[layer.name] = self._last if known is None else known + self._last
+            moments = SecondMoments(rows.T @ rows, cross)
+            last = self._last = _Addition(inputs, moments, before, _sum(before, moments))
+        self.by_layer[layer.name] = last.after if before is last.before else _sum(before, last.moments)
+
+
+def _sum(before: SecondMoments | None, added: SecondMoments) -> SecondMoments:
+    return added if before is None else before + added
 
 
 def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

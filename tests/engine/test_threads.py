@@ -7,8 +7,8 @@ import torch
 
 from laaciq.engine.threads import one_thread
 from laaciq.quantization.compensation import compensated_weights
+from laaciq.quantization.hessian import Hessian
 from laaciq.quantization.low_rank import fit_low_rank
-from laaciq.quantization.second_order import inverse_factor
 
 # LAPACK splits matrices of this size between two threads; without `one_thread` all three results differ in their last bits.
 _INPUTS, _OUTPUTS, _TOKENS = 512, 64, 600
@@ -39,8 +39,8 @@ def test_factorizations_give_the_same_bits_for_any_number_of_threads(threads):
     def results() -> list[torch.Tensor]:
         correction = fit_low_rank(weights, 4, moments)
         return [
-            inverse_factor(moments),
-            compensated_weights(weights, moments, crossed),
+            Hessian(moments).inverse_factor,
+            compensated_weights(weights, Hessian(moments), crossed),
             correction.left,
             correction.right,
         ]

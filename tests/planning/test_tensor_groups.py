@@ -4,6 +4,7 @@ import torch
 from laaciq.models import find_model, load
 from laaciq.planning.search_space import FORMATS, second_order_gain
 from laaciq.planning.tensor_groups import base_plans, make_tensor_groups
+from laaciq.quantization.hessian import Hessian
 from laaciq.quantization.plan import TensorPlan
 from tests.tiny import save_tiny
 
@@ -46,6 +47,6 @@ def test_token_matrices_are_planned_only_for_the_whole_model(architecture, tmp_p
 
 def test_second_order_rounding_gains_nothing_on_independent_inputs_and_much_on_alike_ones():
     independent = torch.diag(torch.tensor([1.0, 2.0, 3.0]))
-    assert second_order_gain(independent) == pytest.approx(1.0)
+    assert second_order_gain(Hessian(independent)) == pytest.approx(1.0)
     alike = torch.ones(3, 3) + 0.01 * torch.eye(3)
-    assert second_order_gain(alike) < 0.5
+    assert second_order_gain(Hessian(alike)) < 0.5

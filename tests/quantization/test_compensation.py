@@ -12,9 +12,11 @@ from laaciq.profiling.activations import prepare_whole
 from laaciq.quantization import Calibration, compensation
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.compensation import SHARE, SWEEPS, compensated_weights, damped, refine_codes
+from laaciq.quantization.compensation import SHARE, SWEEPS, compensated_weights, refine_codes
+from laaciq.quantization.hessian import Hessian
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.stacked import StackedMatrices
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa"]
@@ -35,7 +37,7 @@ def known(moments):
 
 def errors(values, matrix, moments):
     difference = (values - matrix).double()
-    return torch.einsum("ri,ij,rj->r", difference, damped(moments).double(), difference)
+    return torch.einsum("ri,ij,rj->r", difference, Hessian(moments).damped.double(), difference)
 
 
 def enumerated(matrix, quantized, plan, moments):
@@ -59,8 +61,10 @@ def enumerated(matrix, quantized, plan, moments):
 @given(st.integers(0, 300), st.sampled_from([8, "channel", "tensor"]), st.booleans())
 def test_descent_equals_trying_every_code(seed, group_size, symmetric):
     matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric)
-    before = quantize_matrix(matrix, plan, known(moments), moments)
-    after = quantize_matrix(matrix, plan.model_copy(update={"rounding": "compensated"}), known(moments), moments)
+    before = quantize_matrix(matrix, plan, known(moments), Hessian(moments))
+    after = quantize_matrix(
+        matrix, plan.model_copy(update={"rounding": "compensated"}), known(moments), Hessian(moments)
+    )
     result = errors(after.dequantize(plan), matrix, moments)
     # Two codes that are as good as one another may go either way, in one of a hundred rows at most.
     same = torch.isclose(result, enumerated(matrix, before, plan, moments), rtol=1e-3)
@@ -73,7 +77,7 @@ def test_descent_equals_trying_every_code(seed, group_size, symmetric):
 def test_kept_weights_and_groups_of_zeros_stay(seed, keep):
     matrix, plan, moments = case(seed, keep=keep, rounding="compensated")
     matrix[:, 8:16] = 0
-    simulated = quantize_matrix(matrix, plan, known(moments), moments).dequantize(plan)
+    simulated = quantize_matrix(matrix, plan, known(moments), Hessian(moments)).dequantize(plan)
     chosen = matrix.abs().flatten().topk(plan.kept).indices if plan.kept else torch.zeros(0, dtype=torch.int64)
     assert torch.equal(simulated.flatten()[chosen], matrix.flatten()[chosen])
     assert not simulated[:, 8:16].any()
@@ -89,7 +93,7 @@ def test_blocks_of_inputs_are_only_for_speed(inputs, monkeypatch):
     result = []
     for block in (compensation.BLOCK, 1):
         monkeypatch.setattr(compensation, "BLOCK", block)
-        codes = refine_codes(matrix, nearest.codes, nearest.grid, plan, moments)
+        codes = refine_codes(StackedMatrices.of(matrix, nearest.grid, plan), nearest.codes.T, Hessian(moments)).T
         result.append(errors(type(nearest)(codes, nearest.grid).dequantize(plan), matrix, moments))
     torch.testing.assert_close(*result, rtol=1e-2, atol=1e-6)
 
@@ -101,13 +105,13 @@ def test_what_makes_up_for_lost_inputs_is_the_least_squares_answer():
     matrix = torch.randn(4, 6, generator=random)
     moments = became.T @ became / 500
     # Ridge regression of what the original puts out: as if there were six more tokens, one for each input, that want the weights as they are.
-    ridge = (damped(moments) - moments).diagonal().sqrt().diag()
+    ridge = (Hessian(moments).damped - moments).diagonal().sqrt().diag()
     wide = torch.cat([became / 500**0.5, ridge])
     wanted = torch.cat([inputs @ matrix.T / 500**0.5, ridge @ matrix.T])
     whole = torch.linalg.lstsq(wide, wanted).solution.T
-    result = compensated_weights(matrix, moments, inputs.T @ became / 500)
+    result = compensated_weights(matrix, Hessian(moments), inputs.T @ became / 500)
     torch.testing.assert_close(result, matrix + SHARE * (whole - matrix), rtol=1e-4, atol=1e-4)
-    assert torch.equal(compensated_weights(matrix, moments, moments), matrix)
+    assert torch.equal(compensated_weights(matrix, Hessian(moments), moments), matrix)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "mt5"])

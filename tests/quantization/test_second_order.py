@@ -12,9 +12,10 @@ from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
-from laaciq.quantization.model import quantize_layers, quantize_matrix
+from laaciq.quantization.hessian import DAMPING, Hessian, inverse_factor
+from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.second_order import DAMPING, inverse_factor
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa"]
@@ -64,7 +65,7 @@ def naive(matrix, grid, plan, moments):
 @given(st.integers(0, 300), st.sampled_from([8, "channel"]), st.booleans())
 def test_it_equals_the_naive_algorithm(seed, group_size, symmetric):
     matrix, plan, moments = case(seed, group_size=group_size, symmetric=symmetric)
-    quantized = quantize_matrix(matrix, plan, known(moments), moments)
+    quantized = quantize_matrix(matrix, plan, known(moments), Hessian(moments))
     expected = naive(matrix, quantized.grid, plan, moments).float()
     # A weight that lies half-way between two codes may go either way, in one of a hundred rows at most.
     same = torch.isclose(quantized.dequantize(plan), expected, atol=1e-4).all(1)
@@ -78,7 +79,7 @@ def test_it_loses_less_than_rounding_to_nearest(seed, group_size, symmetric, kee
     nearest = plan.model_copy(update={"rounding": "nearest"})
 
     def error(entry):
-        difference = quantize_matrix(matrix, entry, known(moments), moments).dequantize(entry) - matrix
+        difference = quantize_matrix(matrix, entry, known(moments), Hessian(moments)).dequantize(entry) - matrix
         return float(torch.einsum("ri,ij,rj->", difference, moments, difference))
 
     assert error(plan) < error(nearest)
@@ -87,7 +88,7 @@ def test_it_loses_less_than_rounding_to_nearest(seed, group_size, symmetric, kee
 @given(st.integers(0, 300), st.floats(0.5, 10))
 def test_kept_weights_are_exact(seed, keep):
     matrix, plan, moments = case(seed, keep=keep)
-    simulated = quantize_matrix(matrix, plan, known(moments), moments).dequantize(plan)
+    simulated = quantize_matrix(matrix, plan, known(moments), Hessian(moments)).dequantize(plan)
     chosen = matrix.abs().flatten().topk(plan.kept).indices if plan.kept else torch.zeros(0, dtype=torch.int64)
     assert torch.equal(simulated.flatten()[chosen], matrix.flatten()[chosen])
 
@@ -100,7 +101,7 @@ def test_too_little_text_is_no_failure(rank):
     rows[:, 3] = 0
     moments = rows.T @ rows
     assert torch.isfinite(inverse_factor(moments)).all()
-    simulated = quantize_matrix(matrix, plan, known(moments + 1e-12 * torch.eye(24)), moments).dequantize(plan)
+    simulated = quantize_matrix(matrix, plan, known(moments + 1e-12 * torch.eye(24)), Hessian(moments)).dequantize(plan)
     assert torch.isfinite(simulated).all()
     assert (simulated - matrix).abs().max() < matrix.abs().max()
 
@@ -159,7 +160,7 @@ def test_later_blocks_are_calibrated_on_what_earlier_ones_became(architecture, t
     differs = {}
     for (tensor, quantized), linear in zip(layers, model.anatomy.linears, strict=True):
         moments = alone[tensor.name]
-        expected = quantize_matrix(linear.matrix, tensor, known(moments), moments)
+        expected = quantize_matrix(linear.matrix, tensor, known(moments), Hessian(moments))
         differs.setdefault(linear.block, []).append(not torch.equal(expected.codes, quantized.codes))
     last = max(differs)
     assert not all(differs[0])
