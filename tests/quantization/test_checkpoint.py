@@ -182,7 +182,8 @@ with torch.inference_mode():
     for table in (None, 0, 1):
         with exact.language.using(table), fast.language.using(table):
             a, b = exact(ids).logits, fast(ids).logits.float()
-            codes = [layer.kernel_codes.data_ptr() for layer in fast.modules() if getattr(layer, "on_int4", False)]
+            layers = [layer for layer in fast.modules() if getattr(layer, "kernel", None) in ("int4", "triton")]
+            codes = [(layer.codes if layer.tiles is None else layer.tiles).data_ptr() for layer in layers]
             found.append([((a - b).norm() / a.norm()).item(), codes])
 print(json.dumps(found))
 """
