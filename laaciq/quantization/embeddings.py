@@ -14,6 +14,8 @@ from laaciq.quantization.stored import StoredMatrix
 class QuantizedEmbedding(StoredMatrix):
     """Replaces an `nn.Embedding`, or a subclass that also scales the rows, for example. `table` is the original module, emptied."""
 
+    read_by_row = True
+
     def __init__(
         self,
         plan: TensorPlan,

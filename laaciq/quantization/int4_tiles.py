@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import torch
 
-# The layout is the same in each run of as many rows, whatever the processor: its tiles have 16, 32 or 64 rows. What is left is a run of its own.
+# The layout is the same in each run of as many rows, whatever the processor: tiles have 16, 32 or 64 rows. The rows that are left are one run.
 _RUN = 64
 _INNER_TILES = 2
 
@@ -26,29 +26,25 @@ def untile(tiles: torch.Tensor) -> torch.Tensor:
     return torch.cat([_halves(run)[_places(len(run), inputs)] for run in tiles.split(_RUN)])
 
 
-def untile_rows(tiles: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def row_places(shape: tuple[int, int]) -> torch.Tensor:
+    """What `untile_rows` reads to find codes: their places in a whole run of rows, and then in the rows that are left, (rows, inputs)."""
+    left = shape[0] % _RUN
+    runs = [_places(rows, shape[1]) for rows in (_RUN, left) if rows]
+    return torch.cat(runs).to(torch.int32)
+
+
+def untile_rows(tiles: torch.Tensor, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """The codes of some rows, which may repeat."""
     outputs, inputs = tiles.shape[0], 2 * tiles.shape[1]
-    whole = outputs // _RUN * _RUN
-    run, row = rows // _RUN, rows % _RUN
-    places = _places(_RUN, inputs)[row]
-    if outputs > whole:
-        left = _places(outputs - whole, inputs)[row.clamp_max(outputs - whole - 1)]
-        places = torch.where((rows < whole)[:, None], places, left)
-    places = places + (run * _RUN * inputs)[:, None]
-    return (tiles.reshape(-1)[places // 2] >> (places % 2 * 4)) & 15
-
-
-@torch.compiler.assume_constant_result
-def _places(rows: int, inputs: int) -> torch.Tensor:
-    """Found once. A compiled model holds it as a constant."""
-    return _find_places(rows, inputs)
+    in_run, before = rows % _RUN, rows // _RUN * _RUN
+    half = places[torch.where(before + _RUN > outputs, _RUN + in_run, in_run)] + before[:, None] * inputs
+    return (tiles.reshape(-1)[half // 2] >> (half % 2 * 4)) & 15
 
 
 # Called with the shapes of a model's layers, which are few.
 @lru_cache(maxsize=16)
 @torch.inference_mode(False)
-def _find_places(rows: int, inputs: int) -> torch.Tensor:
+def _places(rows: int, inputs: int) -> torch.Tensor:
     """Where the kernel's layout has each code of as many rows: (rows, inputs), counted in half bytes."""
     numbers = torch.arange(rows * inputs).reshape(rows, inputs)
     found = torch.zeros(rows * inputs, dtype=torch.int64)

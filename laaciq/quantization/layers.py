@@ -11,7 +11,14 @@ from torch.nn import functional
 
 from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.products import FEW_TOKENS, Packing, packed_product, packed_weights, why_no_triton
+from laaciq.quantization.products import (
+    FEW_TOKENS,
+    PackedMatrix,
+    Packing,
+    packed_product,
+    packed_weights,
+    why_no_triton,
+)
 from laaciq.quantization.stored import StoredMatrix
 
 # triton: our kernels, which read codes as they are stored, on a GPU. int4: torch's kernel for CPUs. dequantized: a plain product.
@@ -38,7 +45,9 @@ def _why_no_product(plan: TensorPlan) -> str | None:
         return f"Triton kernels have no low-rank correction; it has rank {plan.rank} here"
     needed = Packing.of(plan).unit_codes
     if plan.shape[1] % needed:
-        return f"Triton kernels at {plan.bits} bits need inputs in multiples of {needed}; this layer has {plan.shape[1]}"
+        return (
+            f"Triton kernels at {plan.bits} bits need inputs in multiples of {needed}; this layer has {plan.shape[1]}"
+        )
     return None
 
 
@@ -169,17 +178,18 @@ class QuantizedLinear(StoredMatrix):
             return functional.linear(x, self.weight, bias)
         # Gradients flow through dequantized weights.
         if self.kernel == "triton" and (x.numel() > FEW_TOKENS * x.shape[-1] or x.requires_grad):
-            return functional.linear(x, packed_weights(*self._packed, x.dtype), bias)
+            return functional.linear(x, packed_weights(self._packed, x.dtype), bias)
         flat = x.reshape(-1, x.shape[-1])
-        product = packed_product(flat, *self._packed) if self.kernel == "triton" else self._int4_product(flat)
+        product = packed_product(flat, self._packed) if self.kernel == "triton" else self._int4_product(flat)
         y = product.reshape(*x.shape[:-1], self.plan.shape[0])
         return y if bias is None else y + bias
 
     @property
-    def _packed(self) -> tuple[Any, ...]:
-        """The matrix as operators take it."""
+    def _packed(self) -> PackedMatrix:
         zeros = None if self.plan.symmetric else self.source.zeros
-        return self.source.codes, self.scales_in_use, zeros, self.packing, self.plan.shape[0]
+        return PackedMatrix(
+            self.source.packed_codes(), self.get_buffer("scales_in_use"), zeros, self.packing, self.plan.shape[0]
+        )
 
     def _int4_product(self, x: torch.Tensor) -> torch.Tensor:
         if self.source.tiles is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -44,22 +45,30 @@ class Packing:
         return self.inputs, self.bits, self.group, self.row_groups, self.affine
 
 
-def packed_product(
-    x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, packing: Packing, outputs: int
-) -> torch.Tensor:
+class PackedMatrix(NamedTuple):
+    """A matrix as a checkpoint stores it, with the scales in use."""
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+    zeros: torch.Tensor | None
+    packing: Packing
+    outputs: int
+
+
+def packed_product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
     """x·Wᵀ of x, (tokens, inputs), with `FEW_TOKENS` or fewer."""
     if not torch.compiler.is_compiling():
         # Past the dispatcher, which takes as long as the product.
-        return _product(x, codes, scales, zeros, *packing.numbers, outputs)
+        return _kernels().product(x, matrix)
+    codes, scales, zeros, packing, outputs = matrix
     # With its lanes apart x reads faster. Compiled, that costs nothing: the kernel before this one writes x so.
     lanes = x.reshape(len(x), -1, packing.unit_codes).permute(2, 0, 1).contiguous()
     return torch.ops.laaciq.packed_product(lanes, codes, scales, zeros, *packing.numbers, outputs)
 
 
-def packed_weights(
-    codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, packing: Packing, outputs: int, dtype: torch.dtype
-) -> torch.Tensor:
+def packed_weights(matrix: PackedMatrix, dtype: torch.dtype) -> torch.Tensor:
     """W, (outputs, inputs), dequantized."""
+    codes, scales, zeros, packing, outputs = matrix
     return torch.ops.laaciq.packed_weights(codes, scales, zeros, *packing.numbers, outputs, dtype)
 
 
@@ -71,8 +80,9 @@ def why_no_triton(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "Triton kernels need a GPU of compute capability 8.0 or more"
     codes, scales = torch.zeros(16, dtype=torch.uint8, device=device), torch.ones(1, 1, dtype=torch.half, device=device)
+    matrix = PackedMatrix(codes, scales, None, Packing(32, 4, 32, 1, affine=False), 1)
     try:
-        packed_product(scales.new_ones(1, 32), codes, scales, None, Packing(32, 4, 32, 1, affine=False), 1)
+        packed_product(scales.new_ones(1, 32), matrix)
     except Exception as error:  # no Triton, no compiler for what it launches with, or a driver that it does not know
         return f"Triton kernels do not run here ({type(error).__name__}: {f'{error}'.strip().partition(chr(10))[0]})"
     return None
@@ -100,7 +110,8 @@ def _product(
     affine: bool,
     outputs: int,
 ) -> torch.Tensor:
-    return _kernels().product(x, codes, scales, zeros, Packing(inputs, bits, group, row_groups, affine), outputs)
+    packing = Packing(inputs, bits, group, row_groups, affine)
+    return _kernels().product(x, PackedMatrix(codes, scales, zeros, packing, outputs))
 
 
 def _weights(
@@ -115,7 +126,8 @@ def _weights(
     outputs: int,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    return _kernels().dequantize(codes, scales, zeros, Packing(inputs, bits, group, row_groups, affine), outputs, dtype)
+    packing = Packing(inputs, bits, group, row_groups, affine)
+    return _kernels().dequantize(PackedMatrix(codes, scales, zeros, packing, outputs), dtype)
 
 
 _product_operator = torch.library.custom_op(
@@ -127,11 +139,11 @@ _weights_operator = torch.library.custom_op(
 
 
 @_product_operator.register_fake
-def _(x: torch.Tensor, *matrix: object) -> torch.Tensor:
+def _(x: torch.Tensor, *matrix: Any) -> torch.Tensor:
     return x.new_empty(x.shape[-2], matrix[-1])
 
 
 @_weights_operator.register_fake
-def _(codes: torch.Tensor, *matrix: object) -> torch.Tensor:
+def _(codes: torch.Tensor, *matrix: Any) -> torch.Tensor:
     *_, outputs, dtype = matrix
     return codes.new_empty(outputs, matrix[2], dtype=dtype)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from laaciq.quantization.grid import Grid, QuantizedMatrix
-from laaciq.quantization.int4_tiles import tile, untile, untile_rows
+from laaciq.quantization.int4_tiles import row_places, tile, untile, untile_rows
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import LowRank
 from laaciq.quantization.packing import pack, packed_bytes, unpack, unpack_at
@@ -107,6 +107,9 @@ class StoredMatrix(nn.Module):
     zeros: torch.Tensor
     table_scales: torch.Tensor
     tiles: torch.Tensor | None
+    tile_places: torch.Tensor | None
+    # Are single rows looked up, as of embeddings?
+    read_by_row = False
 
     def __init__(
         self, plan: TensorPlan, *, brain_floats: frozenset[str] = frozenset(), owner: StoredMatrix | None = None
@@ -120,6 +123,7 @@ class StoredMatrix(nn.Module):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.bfloat16 if name in brain_floats else dtype))
         if owner is None:
             self.register_buffer("tiles", None, persistent=False)
+            self.register_buffer("tile_places", None, persistent=False)
 
     @property
     def source(self) -> StoredMatrix:
@@ -147,7 +151,8 @@ class StoredMatrix(nn.Module):
         # In this order, because another thread may be tiling.
         if (packed := self.source.codes) is not None:
             return read_rows({"codes": packed} | self._other_parts, self.plan, rows)
-        return read_rows(self._other_parts, self.plan, rows, untile_rows(self.source.get_buffer("tiles"), rows))
+        tiles, places = self.source.get_buffer("tiles"), self.source.get_buffer("tile_places")
+        return read_rows(self._other_parts, self.plan, rows, untile_rows(tiles, places, rows))
 
     def unpacked_zeros(self) -> torch.Tensor | None:
         return None if self.plan.symmetric else unpack(self.zeros, self.plan.bits, self.plan.grid_shape)
@@ -163,13 +168,14 @@ class StoredMatrix(nn.Module):
         """Hold the codes in the layout of torch's int4 kernel for CPUs."""
         with _TILING:
             if self.codes is not None:
+                self.tile_places = row_places(self.plan.shape) if self.read_by_row else None
                 self.tiles = tile(unpack(self.codes, self.plan.bits, self.plan.shape))
                 self.codes = None
 
     def pack_codes(self) -> None:
         """Hold the codes as a checkpoint does."""
         if self.tiles is not None:
-            self.codes, self.tiles = self.packed_codes(), None
+            self.codes, self.tiles, self.tile_places = self.packed_codes(), None, None
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -12,11 +12,13 @@ Triton is imported here, and this module only where a kernel runs (`laaciq.quant
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import triton
 import triton.language as tl
 
-from laaciq.quantization.products import Packing
+from laaciq.quantization.products import PackedMatrix, Packing
 
 # The power of two that inputs are multiplied by, and what then remains: 2⁻¹⁴⁹·2⁸⁴ = 2⁻⁶⁵. Inputs up to 2⁴⁴ stay finite.
 _RAISED = tl.constexpr(2.0**84)
@@ -32,7 +34,7 @@ _UNITS = 512
 
 
 @triton.jit
-def _raised(value, lane: tl.constexpr, bits: tl.constexpr):
+def _raised(value, lane: tl.constexpr, bits: tl.constexpr):  # type: ignore[no-untyped-def]
     """What the code of a lane is multiplied by in place of the value: the sum is 2⁻⁶⁵ of the true one."""
     at: tl.constexpr = lane * bits % 32
     place: tl.constexpr = 0 if at + bits > 32 else at if at + bits <= 23 else at - 16
@@ -40,7 +42,7 @@ def _raised(value, lane: tl.constexpr, bits: tl.constexpr):
 
 
 @triton.jit
-def _lane(word0, word1, word2, lane: tl.constexpr, bits: tl.constexpr):
+def _lane(word0, word1, word2, lane: tl.constexpr, bits: tl.constexpr):  # type: ignore[no-untyped-def]
     """The code of a lane as a subnormal float: the bits of a mantissa."""
     index: tl.constexpr = lane * bits // 32
     at: tl.constexpr = lane * bits % 32
@@ -61,7 +63,7 @@ def _lane(word0, word1, word2, lane: tl.constexpr, bits: tl.constexpr):
 
 
 @triton.jit
-def _words(codes, inside, words: tl.constexpr):
+def _words(codes, inside, words: tl.constexpr):  # type: ignore[no-untyped-def]
     """The words of a unit, three of them; those that a unit does not have repeat the first."""
     first = tl.load(codes, mask=inside, other=0)
     if words == 1:
@@ -70,7 +72,7 @@ def _words(codes, inside, words: tl.constexpr):
 
 
 @triton.jit
-def _zero_points(zeros, groups, inside, bits: tl.constexpr, affine: tl.constexpr):
+def _zero_points(zeros, groups, inside, bits: tl.constexpr, affine: tl.constexpr):  # type: ignore[no-untyped-def]
     """Zero points of groups as floats: packed like codes, but read by byte, since a row of them need not fill words."""
     if not affine:
         return tl.zeros_like(groups).to(tl.float32) + (2 ** (bits - 1) - 1)
@@ -83,7 +85,7 @@ def _zero_points(zeros, groups, inside, bits: tl.constexpr, affine: tl.constexpr
 
 
 @triton.jit
-def _vector_product(
+def _vector_product(  # type: ignore[no-untyped-def]
     x,
     codes,
     scales,
@@ -115,7 +117,9 @@ def _vector_product(
         if group % unit_codes == 0:
             sums, input_sum = tl.zeros([UNITS, ROWS], tl.float32), tl.zeros([UNITS], tl.float32)
             for lane in tl.static_range(unit_codes):
-                value = tl.load(x + lane * lane_stride + unit * unit_stride, mask=unit < units, other=0.0).to(tl.float32)
+                value = tl.load(x + lane * lane_stride + unit * unit_stride, mask=unit < units, other=0.0).to(
+                    tl.float32
+                )
                 input_sum += value
                 sums += _lane(word0, word1, word2, lane, bits) * _raised(value, lane, bits)[:, None]
             groups = rows[None, :] * row_groups + (unit * unit_codes // group)[:, None]
@@ -124,7 +128,9 @@ def _vector_product(
             total += (sums * _REMAINING - zero * input_sum[:, None]) * scale
         else:
             for lane in tl.static_range(unit_codes):
-                value = tl.load(x + lane * lane_stride + unit * unit_stride, mask=unit < units, other=0.0).to(tl.float32)
+                value = tl.load(x + lane * lane_stride + unit * unit_stride, mask=unit < units, other=0.0).to(
+                    tl.float32
+                )
                 code = _raised(_lane(word0, word1, word2, lane, bits), lane, bits) * _REMAINING
                 groups = rows[None, :] * row_groups + ((unit * unit_codes + lane) // group)[:, None]
                 zero = _zero_points(zeros, groups, inside, bits, affine)
@@ -134,7 +140,7 @@ def _vector_product(
 
 
 @triton.jit
-def _batch_product(
+def _batch_product(  # type: ignore[no-untyped-def]
     x,
     codes,
     scales,
@@ -187,7 +193,7 @@ def _batch_product(
 
 
 @triton.jit
-def _dequantize(
+def _dequantize(  # type: ignore[no-untyped-def]
     codes,
     scales,
     zeros,
@@ -233,51 +239,61 @@ def _dequantize(
     tl.store(place, ((code - zero) * scale).to(weights.dtype.element_ty), mask=inside[:, None])
 
 
-def product(
-    x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, packing: Packing, outputs: int
-) -> torch.Tensor:
+def product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
     """x·Wᵀ, (tokens, outputs). x is (tokens, inputs), or has its lanes apart: (lanes, tokens, units), which reads faster."""
+    packing, outputs = matrix.packing, matrix.outputs
     if x.ndim == 2:
-        tokens, lane_stride, token_stride, unit_stride = len(x), x.stride(1), x.stride(0), packing.unit_codes * x.stride(1)
+        tokens, token_stride, lane_stride = len(x), *x.stride()
+        unit_stride = packing.unit_codes * lane_stride
     else:
         tokens, (lane_stride, token_stride, unit_stride) = x.shape[1], x.stride()
     units = packing.inputs // packing.unit_codes
-    # Without zero points, a pointer that is never read.
-    read = (codes.view(torch.int32), scales, codes if zeros is None else zeros)
     if tokens == 1:
         y = x.new_empty(1, outputs)
         rows, step = TILES[packing.unit_words]
-        _vector_product[(triton.cdiv(outputs, rows),)](
-            x, *read, y, outputs, lane_stride, unit_stride,
-            **_constants(packing), ROWS=rows, UNITS=min(step, triton.next_power_of_2(units)),
-        )  # fmt: skip
+        with _device_of(x):
+            _vector_product[(triton.cdiv(outputs, rows),)](
+                x, *_pointers(matrix), y, outputs, lane_stride, unit_stride,
+                **_constants(packing), ROWS=rows, UNITS=min(step, triton.next_power_of_2(units)),
+            )  # fmt: skip
         return y
     row_blocks = triton.cdiv(outputs, _BATCH_ROWS)
     parts = min(triton.cdiv(_BATCH_PROGRAMS, row_blocks), triton.cdiv(units, _BATCH_UNITS))
     part_units = triton.cdiv(triton.cdiv(units, parts), _BATCH_UNITS) * _BATCH_UNITS
     parts = triton.cdiv(units, part_units)
     y = x.new_empty(parts, tokens, outputs, dtype=x.dtype if parts == 1 else torch.float32)
-    _batch_product[(row_blocks, parts)](
-        x, *read, y, tokens, outputs, lane_stride, token_stride, unit_stride, part_units,
-        **_constants(packing), TOKENS=max(16, triton.next_power_of_2(tokens)), ROWS=_BATCH_ROWS, UNITS=_BATCH_UNITS,
-    )  # fmt: skip
+    with _device_of(x):
+        _batch_product[(row_blocks, parts)](
+            x, *_pointers(matrix), y, tokens, outputs, lane_stride, token_stride, unit_stride, part_units,
+            **_constants(packing), TOKENS=max(16, triton.next_power_of_2(tokens)), ROWS=_BATCH_ROWS, UNITS=_BATCH_UNITS,
+        )  # fmt: skip
     # The sum of parts in a fixed order: results repeat.
     return y[0] if parts == 1 else y.sum(0).to(x.dtype)
 
 
-def dequantize(
-    codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, packing: Packing, outputs: int, dtype: torch.dtype
-) -> torch.Tensor:
+def dequantize(matrix: PackedMatrix, dtype: torch.dtype) -> torch.Tensor:
     """W, (outputs, inputs)."""
-    weights = codes.new_empty(outputs, packing.inputs, dtype=dtype)
+    packing = matrix.packing
+    weights = matrix.codes.new_empty(matrix.outputs, packing.inputs, dtype=dtype)
     units = packing.inputs // packing.unit_codes
     tile = min(_UNITS, triton.next_power_of_2(units))
-    _dequantize[(outputs, triton.cdiv(units, tile))](
-        codes.view(torch.int32), scales, codes if zeros is None else zeros, weights, **_constants(packing), UNITS=tile
-    )
+    with _device_of(weights):
+        _dequantize[(matrix.outputs, triton.cdiv(units, tile))](
+            *_pointers(matrix), weights, **_constants(packing), UNITS=tile
+        )
     return weights
+
+
+def _pointers(matrix: PackedMatrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Codes as words, scales, and zero points; without those, a pointer that is never read."""
+    return matrix.codes.view(torch.int32), matrix.scales, matrix.codes if matrix.zeros is None else matrix.zeros
 
 
 def _constants(packing: Packing) -> dict[str, int | bool]:
     """What kernels are compiled for."""
     return vars(packing) | {"unit_words": packing.unit_words, "unit_codes": packing.unit_codes}
+
+
+def _device_of(tensor: torch.Tensor) -> AbstractContextManager[object]:
+    """Triton starts kernels on the current device. Its interpreter reads tensors of the CPU."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

@@ -7,7 +7,6 @@ import os
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +18,9 @@ from laaciq.errors import BadOption, LaaciqError
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.models.loading import pick_device
 from laaciq.options import SpeedOptions
-from laaciq.quantization.layers import QuantizedLinear, why_dequantized
-from laaciq.quantization.products import FEW_TOKENS
 from laaciq.speed.compiled import CompiledDecoding
-from laaciq.speed.results import ROUNDS, Bench, Kernels, Ratios, Request, SpeedMeasurement
+from laaciq.speed.layers import kernels_of, weight_bytes
+from laaciq.speed.results import ROUNDS, Bench, Ratios, Request, SpeedMeasurement
 
 
 def main() -> None:
@@ -179,36 +177,6 @@ class _Subject:
 def _speed(tokens: int, seconds: list[float | None]) -> float | None:
     measured = [second for second in seconds if second is not None]
     return tokens / statistics.median(measured) if measured else None
-
-
-def weight_bytes(module: torch.nn.Module) -> int:
-    """Parameters, buffers and what kernels hold beside them. The scales in use are among those."""
-    held = [*module.parameters()]
-    held += [tensor for name, tensor in module.named_buffers() if not name.endswith("scales_in_use")]
-    for layer in _quantized_layers(module):
-        if layer.kernel == "int4":
-            held += layer.kernel_scales.values()
-    return sum(tensor.nbytes for tensor in held)
-
-
-def kernels_of(module: torch.nn.Module) -> Kernels | None:
-    """The kernels that the layers of one of our checkpoints run on; None for other models."""
-    layers = _quantized_layers(module)
-    counts = Counter(layer.kernel for layer in layers)
-    prepared = [(layer.plan, *layer.prepared_for) for layer in layers if layer.prepared_for]
-    if not prepared:
-        return None
-    return Kernels(
-        triton=counts["triton"],
-        int4=counts["int4"],
-        dequantized=counts["dequantized"],
-        reasons=dict(Counter(filter(None, (why_dequantized(*layer) for layer in prepared)))),
-        few_tokens=FEW_TOKENS if counts["triton"] else None,
-    )
-
-
-def _quantized_layers(module: torch.nn.Module) -> list[QuantizedLinear]:
-    return [layer for layer in module.modules() if isinstance(layer, QuantizedLinear)]
 
 
 if __name__ == "__main__":

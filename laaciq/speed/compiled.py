@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import StaticCache
+from transformers import PreTrainedModel, StaticCache
 
 from laaciq.quantization.layers import prepare_layers
 
@@ -17,7 +16,7 @@ from laaciq.quantization.layers import prepare_layers
 class CompiledDecoding:
     """Greedy decoding of a causal model. As in transformers' `generate`, the prompt is not compiled."""
 
-    def __init__(self, module: nn.Module, *, longest: int) -> None:
+    def __init__(self, module: PreTrainedModel, *, longest: int) -> None:
         """`longest` is the number of tokens that the cache holds."""
         prepare_layers(module)
         self._module = module
@@ -25,13 +24,13 @@ class CompiledDecoding:
         device = next(module.parameters()).device
         self._on_cuda = device.type == "cuda"
         names = inspect.signature(module.forward).parameters
-        self._further: dict[str, Any] = {"use_cache": True} | ({"logits_to_keep": 1} if "logits_to_keep" in names else {})
+        self._further: dict[str, Any] = {"use_cache": True} | (
+            {"logits_to_keep": 1} if "logits_to_keep" in names else {}
+        )
         # Earlier versions of transformers want the position beside the cache.
         self._positions = torch.arange(longest, device=device) if "cache_position" in names else None
         # In one graph, or an error that says what keeps it from being one. On CUDA it is replayed as a CUDA graph.
-        self._step = torch.compile(
-            _next_tokens, fullgraph=True, dynamic=False, mode="reduce-overhead" if self._on_cuda else None
-        )
+        self._step = torch.compile(_next_tokens, fullgraph=True, mode="reduce-overhead" if self._on_cuda else None)
 
     @torch.no_grad()
     def run(self, ids: torch.Tensor, new_tokens: int) -> tuple[float, float]:
@@ -58,6 +57,8 @@ class CompiledDecoding:
         return time.perf_counter()
 
 
-def _next_tokens(module: nn.Module, ids: torch.Tensor, cache: StaticCache, further: dict[str, Any]) -> torch.Tensor:
+def _next_tokens(
+    module: PreTrainedModel, ids: torch.Tensor, cache: StaticCache, further: dict[str, Any]
+) -> torch.Tensor:
     logits = module(input_ids=ids, past_key_values=cache, **further).logits
     return logits[:, -1:].argmax(-1)

@@ -10,7 +10,8 @@ from laaciq.errors import BadOption, LaaciqError
 from laaciq.options import SpeedOptions
 from laaciq.quantization.layers import QuantizedLinear, prepare_layers
 from laaciq.quantization.plan import TensorPlan
-from laaciq.speed.child import kernels_of, measure_both, weight_bytes
+from laaciq.speed.child import measure_both
+from laaciq.speed.layers import kernels_of, weight_bytes
 from laaciq.speed.results import Request
 from tests.tiny import save_tiny
 
