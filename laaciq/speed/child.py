@@ -99,23 +99,22 @@ class _Subject:
         self.model, self.options = model, options
         self.on_cuda = model.device.type == "cuda"
         self.eager = options.decoding != "compiled"
-        self.not_compiled: str | None = None
+        self.compiles = options.decoding in ("compiled", "both") or (options.decoding == "auto" and self.on_cuda)
         self.compiled: CompiledDecoding | None = None
+        self.not_compiled: str | None = None
         self.rounds: list[_Round] = []
-        if options.decoding in ("compiled", "both") or (options.decoding == "auto" and self.on_cuda):
-            if model.kind == "causal":
-                self.compiled = CompiledDecoding(model.module, longest=total)
-            else:
-                self.not_compiled = f"decoding is compiled for causal models, and this one is {model.kind}"
+        if self.compiles and model.kind != "causal":
+            self.not_compiled = f"decoding is compiled for causal models, and this one is {model.kind}"
+            self.compiles = False
 
     def run(self, ids: torch.Tensor) -> None:
         # The other model lies in the same memory and does not count.
         others = torch.cuda.memory_allocated() - weight_bytes(self.model.module) if self.on_cuda else 0
         if self.on_cuda:
             torch.cuda.reset_peak_memory_stats()
-        prefill, decoding = self._timed(ids) if self.eager or self.compiled is None else (None, None)
+        prefill, decoding = self._timed(ids) if self.eager or not self.compiles else (None, None)
+        compiled_prefill, compiled_decoding = self._compiled(ids) if self.compiles else (None, None)
         peak = torch.cuda.max_memory_allocated() - others if self.on_cuda else None
-        compiled_prefill, compiled_decoding = self._compiled(ids)
         # Compiled or not, the prompt is not.
         prefill = compiled_prefill if prefill is None else prefill
         if prefill is None:
@@ -123,17 +122,17 @@ class _Subject:
         self.rounds.append(_Round(prefill, decoding if self.eager else None, compiled_decoding, peak))
 
     def _compiled(self, ids: torch.Tensor) -> tuple[float | None, float | None]:
-        if self.compiled is None:
-            return None, None
+        new_tokens = self.options.new_tokens
         try:
-            if not self.rounds:
-                # Compiles; the next time a CUDA graph is recorded, and then replayed.
+            if self.compiled is None:
+                self.compiled = CompiledDecoding(self.model.module, longest=self.options.prompt_tokens + new_tokens)
+                # The first run compiles, the next one records a CUDA graph, which is then replayed.
                 for _ in range(2):
-                    self.compiled.run(ids, self.options.new_tokens)
-            return self.compiled.run(ids, self.options.new_tokens)
+                    self.compiled.run(ids, new_tokens)
+            return self.compiled.run(ids, new_tokens)
         except Exception as error:  # whatever keeps torch from compiling this model
             self.not_compiled = f"{type(error).__name__}: {f'{error}'.strip().partition(chr(10))[0]}"
-            self.compiled = None
+            self.compiles = False
             return None, None
 
     @torch.no_grad()
