@@ -120,7 +120,7 @@ def measure(checkpoint: Path, dtype: str, prompts: int, new_tokens: int, rounds:
         "new_tokens": new_tokens,
         "rounds": rounds,
         "tables": model.language.plan.tables,
-        "int4_layers": sum(layer.on_int4 for layer in layers),
+        "int4_layers": sum(layer.kernel == "int4" for layer in layers),
         "layers": len(layers),
         "latency": [
             {
@@ -161,14 +161,14 @@ def _in_turn(cases: dict[tuple[str, str], Callable[[], object]], rounds: int) ->
 def _switch_cost(model: Any, layers: list[Any]) -> dict[str, Any]:
     """Seconds of one switch from table to table. It must neither move nor change the weights of any kernel."""
     tables = range(len(model.language.plan.tables))
-    codes = [layer.kernel_codes for layer in layers if layer.on_int4]
+    codes = [layer.source.tiles for layer in layers if layer.kernel == "int4"]
     before = [(tensor.data_ptr(), tensor.clone()) for tensor in codes]
     taken = []
     for table in [*tables, *tables, *tables]:
         began = time.perf_counter()
         with model.language.using(table):
             taken.append(time.perf_counter() - began)
-            now = [layer.kernel_codes for layer in layers if layer.on_int4]
+            now = [layer.source.tiles for layer in layers if layer.kernel == "int4"]
             copied = any(
                 tensor.data_ptr() != place or not tensor.equal(held)
                 for tensor, (place, held) in zip(now, before, strict=True)

@@ -86,6 +86,11 @@ class LaaciqQuantizer(HfQuantizer):
     def is_trainable(self) -> bool:
         return False
 
+    @property
+    def is_compileable(self) -> bool:
+        """`generate(cache_implementation="static")` compiles decoding."""
+        return True
+
 
 def _save_pretrained(model: Any, save_directory: str | Path, *args: Any, **options: Any) -> None:
     """As the method of transformers, which drops the entry that keeps it from loading the checkpoint without this package."""

@@ -37,6 +37,7 @@ def bench_table(result: speed.Bench) -> RenderableType:
     rows = (
         ("prefill, tokens/s", "prefill", 1),
         ("decoding, tokens/s", "decoding", 1),
+        ("decoding compiled, tokens/s", "compiled_decoding", 1),
         ("weights in memory, MB", "weight_bytes", 10**6),
         ("peak on CUDA, MB", "peak_bytes", 10**6),
     )
@@ -53,7 +54,7 @@ def bench_table(result: speed.Bench) -> RenderableType:
         Text(title, style="italic"),
         table,
         Text(rounds, style="dim"),
-        *(Text(line) for line in _kernel_lines(result)),
+        *(Text(line) for line in _kernel_lines(result) + _compile_lines(result)),
     )
 
 
@@ -61,14 +62,22 @@ def _kernel_lines(result: speed.Bench) -> list[str]:
     kernels = result.kernels
     if kernels is None:
         return ["Not a laaciq checkpoint: it runs on the kernels of the library that made it."]
-    lines = [f"{kernels.int4} layers run on int4 kernels, {kernels.dequantized} on dequantized weights."]
-    lines += [f"{count} dequantized: {reason}." for reason, count in kernels.reasons.items()]
+    lines = [
+        f"{kernels.triton} layers run on Triton kernels, {kernels.int4} on torch's int4 kernel, {kernels.dequantized} on dequantized weights."
+    ]
+    lines += [f"{count} dequantized, which is slow: {reason}." for reason, count in kernels.reasons.items()]
     if kernels.dequantized:
         lines.append("Dequantized weights lie in memory beside their codes: they save room on disk alone.")
-    if kernels.int4 and kernels.largest_product is not None:
-        tokens = result.options.batch * result.options.prompt_tokens
+    if kernels.few_tokens is not None:
         lines.append(
-            f"On CUDA int4 layers too dequantize for a product of more than {kernels.largest_product:,} tokens × weights, which is faster: "
-            f"with {tokens:,} tokens of prompt, layers of more than {kernels.largest_product // tokens:,} weights do."
+            f"With more than {kernels.few_tokens} tokens at a time, such as a prompt, layers on Triton kernels dequantize for each product, "
+            "which is faster."
         )
+    return lines
+
+
+def _compile_lines(result: speed.Bench) -> list[str]:
+    lines = [f"{model} is not compiled: {reason}." for model, reason in result.not_compiled.items()]
+    if result.ratios.compiled_decoding is not None:
+        lines.append("Compiled decoding uses torch.compile and a static cache; the prompt is not compiled.")
     return lines

@@ -51,6 +51,11 @@ class SpeedOptions(Options):
     prompt_tokens: int = Field(default=128, ge=1, description="Tokens per prompt.")
     new_tokens: int = Field(default=64, ge=2, description="Tokens to generate per prompt.")
     batch: int = Field(default=1, ge=1, description="Prompts per batch.")
+    decoding: Literal["auto", "eager", "compiled", "both"] = Field(
+        default="auto",
+        description="How tokens are generated: eager, or compiled (torch.compile, static cache). auto is both on CUDA and eager on a CPU, "
+        "where compiling takes minutes.",
+    )
 
 
 class BenchOptions(SpeedOptions):

@@ -153,6 +153,7 @@ class BenchKeywords(TypedDict, total=False):
     prompt_tokens: int
     new_tokens: int
     batch: int
+    decoding: Literal["auto", "eager", "compiled", "both"]
 
 
 class CheckKeywords(TypedDict, total=False):

@@ -8,11 +8,13 @@ import torch
 from torch import nn
 
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.stored import StoredMatrix, read_rows
+from laaciq.quantization.stored import StoredMatrix
 
 
 class QuantizedEmbedding(StoredMatrix):
     """Replaces an `nn.Embedding`, or a subclass that also scales the rows, for example. `table` is the original module, emptied."""
+
+    read_by_row = True
 
     def __init__(
         self,
@@ -40,9 +42,12 @@ class QuantizedEmbedding(StoredMatrix):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         tokens = ids.reshape(-1).long()
-        rows = self.plan.model_copy(update={"shape": (len(tokens), self.embedding_dim)})
-        looked_up = read_rows(self.parts, self.plan, tokens).dequantize(rows)
-        # Run the original class on a copy that holds just these rows; other threads may look up at the same time.
+        looked_up = self.stored_rows(tokens).dequantize(self.plan).to(self.table.weight.dtype)
+        numbers = torch.arange(len(tokens), device=ids.device).reshape(ids.shape)
+        # Run the original class with just these rows as its table.
+        if torch.compiler.is_compiling():
+            return torch.func.functional_call(self.table, {"weight": looked_up}, (numbers,))
+        # On a copy, because other threads may look up at the same time.
         table = copy.copy(self.table)
-        table._buffers = table._buffers | {"weight": looked_up.to(self.table.weight.dtype)}
-        return table.forward(torch.arange(len(tokens), device=ids.device).reshape(ids.shape))
+        table._buffers = table._buffers | {"weight": looked_up}
+        return table.forward(numbers)

@@ -1,6 +1,9 @@
-"""A linear layer that computes from a checkpoint's codes: on torch's int4 kernels if they are faster, else with dequantized weights."""
+"""A linear layer that computes from a checkpoint's codes: on kernels that dequantize on the way, else with dequantized weights."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
 
 import torch
 from torch import nn
@@ -8,25 +11,51 @@ from torch.nn import functional
 
 from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.products import (
+    FEW_TOKENS,
+    PackedMatrix,
+    Packing,
+    packed_product,
+    packed_weights,
+    why_no_triton,
+)
 from laaciq.quantization.stored import StoredMatrix
 
-# torch's int4 kernels support these group sizes, and tiles of this many outputs and inputs.
-_KERNEL_GROUPS = (32, 64, 128, 256)
-_OUTPUT_TILE, _INPUT_TILES = 32, 2
-# Tokens times weights up to which the kernel beats a bfloat16 product on an H200 (4096 × 4096: 23 µs against 24 at 16 tokens, 80 against
-# 20 at 64); on a CPU it always does. Beyond, weights are dequantized for the one product.
-CUDA_KERNEL_PRODUCTS = 2**28
+# triton: our kernels, which read codes as they are stored, on a GPU. int4: torch's kernel for CPUs. dequantized: a plain product.
+Kernel = Literal["triton", "int4", "dequantized"]
+
+# torch's int4 kernel supports these group sizes, and tiles of this many outputs and inputs.
+_INT4_GROUPS = (32, 64, 128, 256)
+_INT4_TILE = 32
 
 
 def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why a layer does not run on torch's int4 kernels, properties of the checkpoint first; None if it does.
+    """Why a layer runs on dequantized weights, properties of the checkpoint first; None if a kernel reads its codes."""
+    if device.type == "cuda":
+        return _why_no_product(plan) or why_no_triton(device)
+    if reason := _why_no_int4(plan, dtype):
+        return reason
+    return None if device.type == "cpu" else "kernels need a CPU or a CUDA device"
 
-    The kernels are fast in bfloat16 only.
-    """
+
+def _why_no_product(plan: TensorPlan) -> str | None:
+    if plan.kept:
+        return f"Triton kernels keep no weights in 16 bits; {plan.keep:g} % are kept here"
+    if plan.rank:
+        return f"Triton kernels have no low-rank correction; it has rank {plan.rank} here"
+    needed = Packing.of(plan).unit_codes
+    if plan.shape[1] % needed:
+        return (
+            f"Triton kernels at {plan.bits} bits need inputs in multiples of {needed}; this layer has {plan.shape[1]}"
+        )
+    return None
+
+
+def _why_no_int4(plan: TensorPlan, dtype: torch.dtype) -> str | None:
+    """torch's kernel is fast in bfloat16 only."""
     outputs, inputs = plan.shape
-    fits = plan.group_inputs in _KERNEL_GROUPS and inputs % plan.group_inputs == 0 and plan.group_size != "tensor"
-    tiled = outputs % _OUTPUT_TILE == 0 and inputs % (16 * _INPUT_TILES) == 0
-    modern = device.type == "cpu" or (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0))
+    fits = plan.group_inputs in _INT4_GROUPS and inputs % plan.group_inputs == 0 and plan.group_size != "tensor"
+    tiled = outputs % _INT4_TILE == 0 and inputs % _INT4_TILE == 0
     if plan.bits != 4:
         return f"4-bit kernels need 4-bit codes; these have {plan.bits}"
     if plan.kept:
@@ -37,7 +66,16 @@ def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) 
         return f"4-bit kernels do not fit groups of {plan.group_inputs} in a layer of {outputs}×{inputs} weights"
     if dtype != torch.bfloat16:
         return f"4-bit kernels need bfloat16; this computes in {str(dtype).removeprefix('torch.')}"
-    return None if modern else "4-bit kernels need a CPU, or a GPU of compute capability 8.0 or more"
+    return None
+
+
+def prepare_layers(module: nn.Module) -> None:
+    """Prepare all quantized layers to the last: `torch.compile` finds nothing left to do. Otherwise the first call does this."""
+    for layer in module.modules():
+        if isinstance(layer, QuantizedLinear):
+            layer.prepare(layer.dtype)
+            if layer.kernel == "int4":
+                layer.source.tile_codes()
 
 
 class QuantizedLinear(StoredMatrix):
@@ -45,7 +83,7 @@ class QuantizedLinear(StoredMatrix):
 
     bias: nn.Parameter | None
     dequantized: torch.Tensor | None
-    kernel_codes: torch.Tensor | None
+    scales_in_use: torch.Tensor | None
 
     def __init__(
         self,
@@ -57,81 +95,111 @@ class QuantizedLinear(StoredMatrix):
     ) -> None:
         super().__init__(plan, brain_floats=brain_floats, owner=owner)
         self.bias = nn.Parameter(torch.zeros(plan.shape[0]), requires_grad=False) if bias else None
+        self.packing = Packing.of(plan)
         self.table: int | None = None
         self.register_buffer("dequantized", None, persistent=False)
-        self.register_buffer("kernel_codes", None, persistent=False)
-        # Scales and zeros in the kernel's layout, by table; None is the shared one.
-        self.kernel_grids: dict[int | None, torch.Tensor] = {}
+        # One of `table_scales`. It is a buffer so that a compiled model reads it anew and is not compiled again after a switch.
+        self.register_buffer("scales_in_use", None, persistent=False)
+        # What the kernel reads as scales, by table; None is the shared one.
+        self.kernel_scales: dict[int | None, torch.Tensor] = {}
         self.prepared_for: tuple[torch.dtype, torch.device] | None = None
-
-    @property
-    def on_int4(self) -> bool:
-        return self.kernel_codes is not None
+        self.kernel: Kernel | None = None
+        self.dtype = torch.float32
 
     @property
     def weight(self) -> torch.Tensor:
-        """Models read the type of a layer's weight, and transformers the shape of a head's. On int4 kernels there is no other content."""
+        """Models read the type of a layer's weight, and transformers the shape of a head's. On kernels there is no other content."""
         if self.dequantized is not None:
             return self.dequantized
-        dtype = torch.bfloat16 if self.on_int4 else torch.float32
-        stand_in = torch.full((), torch.nan, dtype=dtype, device=self.place).expand(self.plan.shape)
-        # transformers initialises weights without this mark, and cannot write to an expanded tensor.
-        stand_in._is_hf_initialized = True  # type: ignore[attr-defined]
+        stand_in = torch.full((), torch.nan, dtype=self.dtype, device=self.place).expand(self.plan.shape)
+        if not torch.compiler.is_compiling():
+            # transformers initialises weights without this mark, and cannot write to an expanded tensor.
+            stand_in._is_hf_initialized = True  # type: ignore[attr-defined]
         return stand_in
 
     def use(self, table: int | None) -> None:
-        """Switch to the scales of a table. On int4 kernels this copies no weights; otherwise they are dequantized again."""
+        """Switch to the scales of a table. On kernels this copies nothing; otherwise weights are dequantized again."""
         table = table if self.plan.tables else None
         if table != self.table and self.dequantized is not None:
             self.dequantized.copy_(self.stored().dequantize(self.plan, table))
         self.table = table
+        if self.kernel_scales:
+            self.scales_in_use = self.kernel_scales[table]
 
     # If the first call is within a user's inference mode, the weights must still be mutable outside of it.
+    @torch.compiler.disable
     @torch.inference_mode(False)
     @torch.no_grad()
     def prepare(self, dtype: torch.dtype) -> None:
-        """Prepare to compute in `dtype` on the present device."""
+        """Prepare to compute in `dtype` on the present device. Codes are tiled only when they are needed: the model may yet be moved."""
         device = self.place
         if (dtype, device) == self.prepared_for:
             return
-        quantized = self.stored()
-        self.dequantized, self.kernel_codes, self.kernel_grids = None, None, {}
-        if why_dequantized(self.plan, dtype, device) is None:
-            self.kernel_codes = _kernel_codes(quantized.codes)
-            for table in (None, *range(self.plan.tables)):
-                scales = quantized.grid.scales if table is None or quantized.tables is None else quantized.tables[table]
-                self.kernel_grids[table] = _kernel_grid(scales, quantized.grid.zeros)
+        self._forget()
+        self.dtype = dtype
+        if why_dequantized(self.plan, dtype, device) is not None:
+            self.kernel = "dequantized"
+            self.dequantized = self.stored().dequantize(self.plan, self.table).to(dtype)
         else:
-            self.dequantized = quantized.dequantize(self.plan, self.table).to(dtype)
+            self.kernel = "triton" if device.type == "cuda" else "int4"
+            # A tensor of its own: if it were the buffer itself, a compiled model would take the two for one.
+            scales: dict[int | None, torch.Tensor] = {None: self.source.scales.view(self.plan.grid_shape)}
+            scales |= {table: self.source.table_scales[table] for table in range(self.plan.tables)}
+            if self.kernel == "int4":
+                zeros = self.source.unpacked_zeros()
+                scales = {table: _int4_grid(stored, zeros) for table, stored in scales.items()}
+            self.kernel_scales, self.scales_in_use = scales, scales[self.table]
         self.prepared_for = (dtype, device)
 
+    def _forget(self) -> None:
+        self.dequantized, self.scales_in_use, self.kernel_scales = None, None, {}
+        self.prepared_for = self.kernel = None
+
+    def _apply(self, fn: Callable[..., torch.Tensor], recurse: bool = True) -> Self:
+        """What was prepared is not moved but prepared again."""
+        before = self.prepared_for
+        self._forget()
+        super()._apply(fn, recurse)
+        if before is not None:
+            self.dtype = fn(torch.empty(0, dtype=before[0], device=before[1])).dtype
+            if self.place.type != "meta":
+                self.prepare(self.dtype)
+        return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._forget()
+        super()._load_from_state_dict(*args)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.prepare(x.dtype)
+        if self.prepared_for != (x.dtype, self.place):
+            self.prepare(x.dtype)
         bias = None if self.bias is None else self.bias.to(x.dtype)
-        if self.kernel_codes is None:
+        if self.kernel == "dequantized":
             return functional.linear(x, self.weight, bias)
-        if x.device.type == "cuda" and x.numel() * self.plan.shape[0] > CUDA_KERNEL_PRODUCTS:
-            return functional.linear(x, self.stored().dequantize(self.plan, self.table).to(x.dtype), bias)
-        product = _int4_product(x.reshape(-1, x.shape[-1]), self.kernel_codes, self.kernel_grids[self.table], self.plan)
+        # Gradients flow through dequantized weights.
+        if self.kernel == "triton" and (x.numel() > FEW_TOKENS * x.shape[-1] or x.requires_grad):
+            return functional.linear(x, packed_weights(self._packed, x.dtype), bias)
+        flat = x.reshape(-1, x.shape[-1])
+        product = packed_product(flat, self._packed) if self.kernel == "triton" else self._int4_product(flat)
         y = product.reshape(*x.shape[:-1], self.plan.shape[0])
         return y if bias is None else y + bias
 
+    @property
+    def _packed(self) -> PackedMatrix:
+        zeros = None if self.plan.symmetric else self.source.zeros
+        return PackedMatrix(
+            self.source.packed_codes(), self.get_buffer("scales_in_use"), zeros, self.packing, self.plan.shape[0]
+        )
 
-def _kernel_codes(codes: torch.Tensor) -> torch.Tensor:
-    if codes.device.type == "cpu":
-        return torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32), _INPUT_TILES)
-    pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
-    return torch.ops.aten._convert_weight_to_int4pack(pairs.contiguous(), _INPUT_TILES)
+    def _int4_product(self, x: torch.Tensor) -> torch.Tensor:
+        if self.source.tiles is None:
+            self.source.tile_codes()
+        kernel = torch.ops.aten._weight_int4pack_mm_for_cpu
+        return kernel(x.contiguous(), self.source.tiles, self.plan.group_inputs, self.scales_in_use)
 
 
-def _kernel_grid(scales: torch.Tensor, zeros: torch.Tensor | None) -> torch.Tensor:
-    """(groups, outputs, 2): the kernels compute w = (c − 8)·s + z, with z a float."""
+def _int4_grid(scales: torch.Tensor, zeros: torch.Tensor | None) -> torch.Tensor:
+    """(groups, outputs, 2): torch's kernel computes w = (c − 8)·s + z, with z a float."""
     middle = 8 - (symmetric_levels(4) if zeros is None else zeros.float())
     both = torch.stack([scales.float(), scales.float() * middle], dim=-1)
     return both.transpose(0, 1).contiguous().to(torch.bfloat16)
-
-
-def _int4_product(x: torch.Tensor, codes: torch.Tensor, grid: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
-    on_cpu = x.device.type == "cpu"
-    kernel = torch.ops.aten._weight_int4pack_mm_for_cpu if on_cpu else torch.ops.aten._weight_int4pack_mm
-    return kernel(x.contiguous(), codes, plan.group_inputs, grid)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import nn
 
 from laaciq.quantization.grid import Grid, QuantizedMatrix
+from laaciq.quantization.int4_tiles import row_places, tile, untile, untile_rows
 from laaciq.quantization.kept import KeptWeights
 from laaciq.quantization.low_rank import LowRank
 from laaciq.quantization.packing import pack, packed_bytes, unpack, unpack_at
@@ -40,8 +42,12 @@ def read_stored(parts: dict[str, torch.Tensor], plan: TensorPlan) -> QuantizedMa
     return QuantizedMatrix(codes, Grid(parts["scales"], zeros), kept, parts.get("table_scales"), _low_rank(parts))
 
 
-def read_rows(parts: dict[str, torch.Tensor], plan: TensorPlan, rows: torch.Tensor) -> QuantizedMatrix:
-    """Like `read_stored`, for some rows only, which may repeat; nothing else is unpacked."""
+def read_rows(
+    parts: dict[str, torch.Tensor], plan: TensorPlan, rows: torch.Tensor, codes: torch.Tensor | None = None
+) -> QuantizedMatrix:
+    """Like `read_stored`, for some rows only, which may repeat; nothing else is unpacked. `codes` are those of the rows if the parts have
+    none.
+    """
 
     def of(part: str, width: int) -> torch.Tensor:
         return unpack_at(parts[part], plan.bits, rows[:, None] * width + torch.arange(width, device=rows.device))
@@ -56,7 +62,9 @@ def read_rows(parts: dict[str, torch.Tensor], plan: TensorPlan, rows: torch.Tens
         kept = KeptWeights(parts["kept_counts"], parts["kept_columns"], parts["kept_values"]).rows(rows)
     if low_rank is not None:
         low_rank = LowRank(low_rank.left[rows], low_rank.right)
-    return QuantizedMatrix(of("codes", plan.shape[1]), Grid(scales, zeros), kept, None, low_rank)
+    if codes is None:
+        codes = of("codes", plan.shape[1])
+    return QuantizedMatrix(codes, Grid(scales, zeros), kept, None, low_rank)
 
 
 def _low_rank(parts: dict[str, torch.Tensor]) -> LowRank | None:
@@ -83,8 +91,25 @@ def part_shapes(plan: TensorPlan) -> dict[str, tuple[tuple[int, ...], torch.dtyp
     return shapes
 
 
+# Two threads may call a model for the first time.
+_TILING = threading.Lock()
+
+
 class StoredMatrix(nn.Module):
-    """Holds the parts of a matrix as buffers. If the matrix is tied to another module's, `owner` is that module."""
+    """Holds the parts of a matrix as buffers. If the matrix is tied to another module's, `owner` is that module.
+
+    Codes are held once: packed as in a checkpoint, or, once a layer runs on torch's int4 kernel for CPUs, in the kernel's layout as `tiles`.
+    They are packed again to be saved or moved.
+    """
+
+    codes: torch.Tensor | None
+    scales: torch.Tensor
+    zeros: torch.Tensor
+    table_scales: torch.Tensor
+    tiles: torch.Tensor | None
+    tile_places: torch.Tensor | None
+    # Are single rows looked up, as of embeddings?
+    read_by_row = False
 
     def __init__(
         self, plan: TensorPlan, *, brain_floats: frozenset[str] = frozenset(), owner: StoredMatrix | None = None
@@ -96,21 +121,76 @@ class StoredMatrix(nn.Module):
         self._owner = () if owner is None else (owner,)
         for name, (shape, dtype) in part_shapes(plan).items() if owner is None else ():
             self.register_buffer(name, torch.zeros(shape, dtype=torch.bfloat16 if name in brain_floats else dtype))
+        if owner is None:
+            self.register_buffer("tiles", None, persistent=False)
+            self.register_buffer("tile_places", None, persistent=False)
+
+    @property
+    def source(self) -> StoredMatrix:
+        """The module that holds the parts."""
+        return self._owner[0] if self._owner else self
 
     @property
     def parts(self) -> dict[str, torch.Tensor]:
-        owner = self._owner[0] if self._owner else self
-        return {name: owner.get_buffer(name) for name in part_shapes(self.plan)}
+        return {"codes": self.source.packed_codes()} | self._other_parts
+
+    @property
+    def _other_parts(self) -> dict[str, torch.Tensor]:
+        source = self.source
+        return {name: source.get_buffer(name) for name in part_shapes(self.plan) if name != "codes"}
 
     @property
     def place(self) -> torch.device:
-        return self.parts["codes"].device
+        return self.source.scales.device
 
     def stored(self) -> QuantizedMatrix:
         return read_stored(self.parts, self.plan)
 
+    def stored_rows(self, rows: torch.Tensor) -> QuantizedMatrix:
+        """Like `stored`, for some rows only, which may repeat; nothing else is unpacked."""
+        # In this order, because another thread may be tiling.
+        if (packed := self.source.codes) is not None:
+            return read_rows({"codes": packed} | self._other_parts, self.plan, rows)
+        tiles, places = self.source.get_buffer("tiles"), self.source.get_buffer("tile_places")
+        return read_rows(self._other_parts, self.plan, rows, untile_rows(tiles, places, rows))
+
+    def unpacked_zeros(self) -> torch.Tensor | None:
+        return None if self.plan.symmetric else unpack(self.zeros, self.plan.bits, self.plan.grid_shape)
+
+    def packed_codes(self) -> torch.Tensor:
+        if (packed := self.codes) is not None:
+            return packed
+        return pack(untile(self.get_buffer("tiles")), self.plan.bits)
+
+    @torch.compiler.disable
+    @torch.inference_mode(False)
+    def tile_codes(self) -> None:
+        """Hold the codes in the layout of torch's int4 kernel for CPUs."""
+        with _TILING:
+            if self.codes is not None:
+                self.tile_places = row_places(self.plan.shape) if self.read_by_row else None
+                self.tiles = tile(unpack(self.codes, self.plan.bits, self.plan.shape))
+                self.codes = None
+
+    def pack_codes(self) -> None:
+        """Hold the codes as a checkpoint does."""
+        if self.tiles is not None:
+            self.codes, self.tiles, self.tile_places = self.packed_codes(), None, None
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if not self._owner:
+            destination[f"{prefix}codes"] = self.packed_codes()
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        if not self._owner:
+            self.pack_codes()
+        super()._load_from_state_dict(*args)
+
     def _apply(self, fn: Callable[..., torch.Tensor], recurse: bool = True) -> Self:
         """`model.to(dtype)` changes the type of computation, not of storage: scales keep their 16 bits."""
+        if not self._owner:
+            self.pack_codes()
         parts = {} if self._owner else self.parts
         super()._apply(fn, recurse)
         for name, before in parts.items():

@@ -7,8 +7,8 @@ import os
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,8 +18,9 @@ from laaciq.errors import BadOption, LaaciqError
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.models.loading import pick_device
 from laaciq.options import SpeedOptions
-from laaciq.quantization.layers import CUDA_KERNEL_PRODUCTS, QuantizedLinear, why_dequantized
-from laaciq.speed.results import ROUNDS, Bench, Kernels, Ratios, Request, SpeedMeasurement
+from laaciq.speed.compiled import CompiledDecoding
+from laaciq.speed.layers import kernels_of, weight_bytes
+from laaciq.speed.results import ROUNDS, Bench, Ratios, Request, SpeedMeasurement
 
 
 def main() -> None:
@@ -55,6 +56,7 @@ def measure_both(request: Request, step: Callable[[], object]) -> Bench:
             subject.run(ids)
             step()
     baseline, candidate = (subject.measured() for subject in subjects)
+    not_compiled = {subject.model.folder.name: subject.not_compiled for subject in subjects if subject.not_compiled}
     return Bench(
         options=options,
         device=torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
@@ -65,11 +67,22 @@ def measure_both(request: Request, step: Callable[[], object]) -> Bench:
         quantized=candidate,
         ratios=Ratios.of(baseline, candidate),
         kernels=kernels_of(quantized.module),
+        not_compiled=not_compiled,
     )
 
 
+@dataclass(frozen=True)
+class _Round:
+    """Seconds, and bytes on CUDA. None is what was not measured."""
+
+    prefill: float
+    decoding: float | None
+    compiled_decoding: float | None
+    peak: int | None
+
+
 class _Subject:
-    """A loaded model with seconds of prefill and of decoding and the peak memory of its rounds; the first is the warm-up."""
+    """A loaded model with what its rounds took; the first is the warm-up."""
 
     def __init__(self, model: LanguageModel, options: SpeedOptions) -> None:
         longest, total = model.longest, options.prompt_tokens + options.new_tokens
@@ -85,16 +98,42 @@ class _Subject:
         model.module.generation_config = plain
         self.model, self.options = model, options
         self.on_cuda = model.device.type == "cuda"
-        self.rounds: list[tuple[float, float, int]] = []
+        self.eager = options.decoding != "compiled"
+        self.compiles = options.decoding in ("compiled", "both") or (options.decoding == "auto" and self.on_cuda)
+        self.compiled: CompiledDecoding | None = None
+        self.not_compiled: str | None = None
+        self.rounds: list[_Round] = []
+        if self.compiles and model.kind != "causal":
+            self.not_compiled = f"decoding is compiled for causal models, and this one is {model.kind}"
+            self.compiles = False
 
     def run(self, ids: torch.Tensor) -> None:
-        if not self.on_cuda:
-            self.rounds.append((*self._timed(ids), 0))
-            return
         # The other model lies in the same memory and does not count.
-        others = torch.cuda.memory_allocated() - weight_bytes(self.model.module)
-        torch.cuda.reset_peak_memory_stats()
-        self.rounds.append((*self._timed(ids), torch.cuda.max_memory_allocated() - others))
+        others = torch.cuda.memory_allocated() - weight_bytes(self.model.module) if self.on_cuda else 0
+        if self.on_cuda:
+            torch.cuda.reset_peak_memory_stats()
+        prefill, decoding = self._timed(ids) if self.eager or not self.compiles else (None, None)
+        compiled_prefill, compiled_decoding = self._compiled(ids) if self.compiles else (None, None)
+        peak = torch.cuda.max_memory_allocated() - others if self.on_cuda else None
+        # Compiled or not, the prompt is not.
+        prefill = compiled_prefill if prefill is None else prefill
+        if prefill is None:
+            raise LaaciqError(f"decoding could not be compiled: {self.not_compiled}; give --decoding eager")
+        self.rounds.append(_Round(prefill, decoding if self.eager else None, compiled_decoding, peak))
+
+    def _compiled(self, ids: torch.Tensor) -> tuple[float | None, float | None]:
+        new_tokens = self.options.new_tokens
+        try:
+            if self.compiled is None:
+                self.compiled = CompiledDecoding(self.model.module, longest=self.options.prompt_tokens + new_tokens)
+                # The first run compiles, the next one records a CUDA graph, which is then replayed.
+                for _ in range(2):
+                    self.compiled.run(ids, new_tokens)
+            return self.compiled.run(ids, new_tokens)
+        except Exception as error:  # whatever keeps torch from compiling this model
+            self.not_compiled = f"{type(error).__name__}: {f'{error}'.strip().partition(chr(10))[0]}"
+            self.compiles = False
+            return None, None
 
     @torch.no_grad()
     def _timed(self, ids: torch.Tensor) -> tuple[float, float]:
@@ -120,41 +159,23 @@ class _Subject:
         return time.perf_counter()
 
     def measured(self) -> SpeedMeasurement:
-        prefill, decoding, peaks = zip(*self.rounds[1:], strict=True)
-        options = self.options
+        options, rounds = self.options, self.rounds[1:]
         generated = options.batch * (options.new_tokens - 1)
+        causal = self.model.kind != "masked"
+        peaks = [done.peak for done in rounds if done.peak is not None]
         return SpeedMeasurement(
             model=self.model.folder.name,
-            prefill=options.batch * options.prompt_tokens / statistics.median(prefill),
-            decoding=None if self.model.kind == "masked" else generated / statistics.median(decoding),
+            prefill=options.batch * options.prompt_tokens / statistics.median(done.prefill for done in rounds),
+            decoding=_speed(generated, [done.decoding for done in rounds]) if causal else None,
+            compiled_decoding=_speed(generated, [done.compiled_decoding for done in rounds]),
             weight_bytes=weight_bytes(self.model.module),
-            peak_bytes=max(peaks) if self.on_cuda else None,
+            peak_bytes=max(peaks, default=None),
         )
 
 
-def weight_bytes(module: torch.nn.Module) -> int:
-    held = [*module.parameters(), *module.buffers()]
-    for layer in _quantized_layers(module):
-        held += layer.kernel_grids.values()
-    return sum(tensor.nbytes for tensor in held)
-
-
-def kernels_of(module: torch.nn.Module) -> Kernels | None:
-    """The kernels that the layers of one of our checkpoints run on; None for other models."""
-    prepared = [(layer.plan, *layer.prepared_for) for layer in _quantized_layers(module) if layer.prepared_for]
-    if not prepared:
-        return None
-    reasons = Counter(filter(None, (why_dequantized(*layer) for layer in prepared)))
-    return Kernels(
-        int4=len(prepared) - reasons.total(),
-        dequantized=reasons.total(),
-        reasons=dict(reasons),
-        largest_product=CUDA_KERNEL_PRODUCTS if any(device.type == "cuda" for *_, device in prepared) else None,
-    )
-
-
-def _quantized_layers(module: torch.nn.Module) -> list[QuantizedLinear]:
-    return [layer for layer in module.modules() if isinstance(layer, QuantizedLinear)]
+def _speed(tokens: int, seconds: list[float | None]) -> float | None:
+    measured = [second for second in seconds if second is not None]
+    return tokens / statistics.median(measured) if measured else None
 
 
 if __name__ == "__main__":

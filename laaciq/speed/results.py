@@ -18,7 +18,8 @@ class Request(StrictModel):
 
 
 class SpeedMeasurement(StrictModel):
-    """One model. Speeds are tokens per second over the whole batch; `decoding` is None for a masked model.
+    """One model. Speeds are tokens per second over the whole batch; those of decoding are None if it was not measured so, or if the model
+    is masked.
 
     `weight_bytes` counts parameters and buffers in memory, and the tables that kernels hold beside them; `peak_bytes` is the peak
     allocation on CUDA for this model, None on a CPU.
@@ -27,6 +28,7 @@ class SpeedMeasurement(StrictModel):
     model: str
     prefill: float
     decoding: float | None
+    compiled_decoding: float | None
     weight_bytes: int
     peak_bytes: int | None
 
@@ -36,6 +38,7 @@ class Ratios(StrictModel):
 
     prefill: float
     decoding: float | None
+    compiled_decoding: float | None
     weight_bytes: float
     peak_bytes: float | None
 
@@ -46,19 +49,23 @@ class Ratios(StrictModel):
 
 
 class Kernels(StrictModel):
-    """Number of quantized layers on int4 kernels and on dequantized weights; `reasons` for the latter, each with its number of layers.
+    """Number of quantized layers on Triton kernels, on torch's int4 kernel and on dequantized weights; `reasons` for the latter, each with
+    its number of layers.
 
-    A layer on int4 kernels still dequantizes for a product of more than `largest_product` tokens × weights; None means no bound.
+    With more than `few_tokens` tokens, a layer on Triton kernels dequantizes its weights for that product; None if there is no such layer.
     """
 
+    triton: int
     int4: int
     dequantized: int
     reasons: dict[str, int]
-    largest_product: int | None
+    few_tokens: int | None
 
 
 class Bench(StrictModel):
-    """Speeds are medians of `rounds` after a warm-up. `kernels` is None if the checkpoint is not one of ours."""
+    """Speeds are medians of `rounds` after a warm-up. `kernels` is None if the checkpoint is not one of ours. `not_compiled` says why decoding
+    was not measured compiled, by model, where it should have been.
+    """
 
     options: SpeedOptions
     device: str
@@ -69,3 +76,4 @@ class Bench(StrictModel):
     quantized: SpeedMeasurement
     ratios: Ratios
     kernels: Kernels | None
+    not_compiled: dict[str, str]

@@ -67,17 +67,25 @@ def test_kernels_come_with_the_reason(measured):
 
 def test_the_table(measured):
     shown = table(measured)
-    for words in ("prefill, tokens/s", "decoding, tokens/s", "weights in memory, MB", "0 layers run on int4 kernels"):
+    for words in ("prefill, tokens/s", "decoding, tokens/s", "weights in memory, MB", "0 layers run on Triton kernels"):
         assert words in shown
     assert "peak" not in shown
     assert "CUDA" not in shown
 
 
-def test_the_table_on_cuda_says_which_products_are_too_large_for_the_kernels(measured):
-    kernels = {"int4": 14, "dequantized": 0, "reasons": {}, "largest_product": 2**28}
+def test_the_table_on_cuda_says_when_layers_dequantize(measured):
+    kernels = {"triton": 14, "int4": 0, "dequantized": 0, "reasons": {}, "few_tokens": 32}
     shown = table(measured | {"device": "NVIDIA H200", "kernels": kernels})
-    assert "a product of more than 268,435,456 tokens × weights" in shown
-    assert "with 8 tokens of prompt, layers of more than 33,554,432 weights" in shown
+    assert "14 layers run on Triton kernels" in shown
+    assert "With more than 32 tokens at a time" in shown
+
+
+def test_the_table_has_compiled_decoding_or_the_reason(measured):
+    assert "compiled" not in table(measured)
+    speeds = {name: measured[name] | {"compiled_decoding": 10.0} for name in ("original", "quantized")}
+    shown = table(measured | speeds | {"ratios": measured["ratios"] | {"compiled_decoding": 1.0}})
+    assert "decoding compiled, tokens/s 10.0 10.0 1.00" in shown
+    assert "not compiled: graph break." in table(measured | {"not_compiled": {"m": "graph break"}})
 
 
 def test_the_table_of_a_model_that_is_not_ours(measured):

@@ -50,6 +50,7 @@ VALUES = {
     "prompt_tokens": 8,
     "new_tokens": 8,
     "batch": 2,
+    "decoding": "both",
     "exposure": "exposure.json",
     "source": "org/model",
     "models": ("org/model", "org/other"),

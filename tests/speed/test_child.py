@@ -1,14 +1,17 @@
 """What the child measures, in this process; tests of the parent and of the command line start it."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from laaciq.commands.quantize import quantize
-from laaciq.errors import BadOption
+from laaciq.errors import BadOption, LaaciqError
 from laaciq.options import SpeedOptions
-from laaciq.quantization.layers import QuantizedLinear
+from laaciq.quantization.layers import QuantizedLinear, prepare_layers
 from laaciq.quantization.plan import TensorPlan
-from laaciq.speed.child import kernels_of, measure_both, weight_bytes
+from laaciq.speed.child import measure_both
+from laaciq.speed.layers import kernels_of, weight_bytes
 from laaciq.speed.results import Request
 from tests.tiny import save_tiny
 
@@ -69,12 +72,38 @@ def test_an_unknown_device(tiny):
 
 
 def test_kernels_and_what_they_hold():
-    """On int4 kernels: codes twice, half a byte each, a scale of 2 bytes per row, and in the kernel's grid a scale and a zero of 2 bytes."""
+    """On the int4 kernel: codes once, half a byte each, a scale of 2 bytes per row, and in the kernel's grid a scale and a zero of 2 bytes."""
     shape = {"name": "w", "shape": (64, 64), "group_size": 64, "symmetric": True}
     module = torch.nn.ModuleList(QuantizedLinear(TensorPlan(bits=bits, **shape), bias=False) for bits in (4, 8))
     for layer in module:
-        layer.prepare(torch.bfloat16)
+        layer.dtype = torch.bfloat16
+    prepare_layers(module)
     kernels = kernels_of(module)
-    assert (kernels.int4, kernels.dequantized, kernels.largest_product) == (1, 1, None)
+    assert (kernels.triton, kernels.int4, kernels.dequantized, kernels.few_tokens) == (0, 1, 1, None)
     assert kernels.reasons == {"4-bit kernels need 4-bit codes; these have 8": 1}
-    assert weight_bytes(module[0]) == 2 * 64 * 64 // 2 + 64 * 2 + 64 * 2 * 2
+    assert weight_bytes(module[0]) == 64 * 64 // 2 + 64 * 2 + 64 * 2 * 2
+
+
+def test_decoding_is_measured_compiled(tiny, tmp_path, monkeypatch):
+    """Traced as always, but not made into machine code, which takes long."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    quantize(tiny["llama"], out=tmp_path / "c", method="rtn", group_size=16)
+    bench = measure(tmp_path / "c", tiny["llama"], decoding="compiled")
+    assert bench.not_compiled == {}
+    assert bench.quantized.prefill > 0
+    assert bench.quantized.decoding is None
+    assert bench.ratios.compiled_decoding == bench.quantized.compiled_decoding / bench.original.compiled_decoding
+
+
+def test_what_cannot_be_compiled_is_said(tiny, monkeypatch):
+    def refuse(*args, **options):
+        raise RuntimeError("graph break\nat length")
+
+    monkeypatch.setattr(torch, "compile", lambda function, **options: refuse)
+    bench = measure(tiny["llama"], tiny["llama"], decoding="both")
+    assert bench.not_compiled == {str(tiny["llama"]): "RuntimeError: graph break"}
+    assert bench.quantized.decoding > 0
+    assert bench.ratios.compiled_decoding is None
+    with pytest.raises(LaaciqError, match="could not be compiled: RuntimeError: graph break; give --decoding eager"):
+        measure(tiny["llama"], tiny["llama"], decoding="compiled")
+    assert "for causal models" in measure(tiny["mt5"], tiny["mt5"], decoding="both").not_compiled[str(tiny["mt5"])]

@@ -1,0 +1,77 @@
+"""Products with packed matrices beside products with their dequantized weights. A program with a device as its argument: with
+`TRITON_INTERPRET=1` the kernels run in Triton's interpreter, on the CPU.
+"""
+
+import sys
+
+import torch
+
+from laaciq.options import BITS
+from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.products import PackedMatrix, Packing, packed_product, packed_weights
+from laaciq.quantization.stored import stored_tensors
+
+# Outputs that fill no tile; scales by group, also a last one that is short and ones that divide a unit, by row and for all.
+SHAPES = {(5, 96): 32, (3, 160): "channel", (2, 64): "tensor", (9, 1120): 48}
+# Rows of several steps, the last of them not full, in units of one word and of three.
+LONG = {8: (3, 2560), 6: (3, 2560)}
+
+
+def main(device: str) -> None:
+    torch.manual_seed(0)
+    shapes = [(bits, shape, group_size) for bits in BITS for shape, group_size in SHAPES.items()]
+    shapes += [(bits, shape, 64) for bits, shape in LONG.items()]
+    for number, (bits, shape, group_size) in enumerate(shapes):
+        # Both kinds of grid at each bit width, and with each kind of scales.
+        symmetric = (number + bits // 2) % 2 == 0
+        compare(TensorPlan(name="w", shape=shape, bits=bits, group_size=group_size, symmetric=symmetric), device)
+    compare_compiled(device)
+
+
+def matrix(plan: TensorPlan, device: str) -> tuple[torch.Tensor, PackedMatrix]:
+    """Dequantized weights, and the packed matrix."""
+    quantized = quantize_matrix(torch.randn(plan.shape), plan)
+    parts = {name: part.to(device) for name, part in stored_tensors(quantized, plan).items()}
+    packed = PackedMatrix(parts["codes"], parts["scales"], parts.get("zeros"), Packing.of(plan), plan.shape[0])
+    return quantized.dequantize(plan).to(device), packed
+
+
+def compare(plan: TensorPlan, device: str) -> None:
+    weights, packed = matrix(plan, device)
+    assert torch.equal(packed_weights(packed, torch.float32), weights), plan
+    # Not bfloat16, which the interpreter truncates.
+    assert torch.equal(packed_weights(packed, torch.float16), weights.half()), plan
+    for tokens in (1, 3):
+        x = torch.randn(tokens, plan.shape[1], device=device)
+        # Sums in float32, in another order.
+        torch.testing.assert_close(
+            packed_product(x, packed), x @ weights.T, rtol=1e-4, atol=1e-4, msg=lambda m: f"{plan}\n{m}"
+        )
+    # Inputs in 16 bits; with one token the sum itself is in float32, so only the result is rounded.
+    half = torch.randn(1, plan.shape[1], device=device).half()
+    wanted = (half.float() @ weights.T).half()
+    torch.testing.assert_close(packed_product(half, packed), wanted, rtol=2e-3, atol=2e-3)
+
+
+def compare_compiled(device: str) -> None:
+    """In one graph, which reads inputs lane by lane. Another table of scales of the same shape compiles nothing anew."""
+    plan = TensorPlan(name="w", shape=(48, 96), bits=4, group_size=32, symmetric=False)
+    weights, packed = matrix(plan, device)
+
+    def both(x: torch.Tensor, scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        chosen = packed._replace(scales=scales)
+        return packed_product(x, chosen), packed_weights(chosen, torch.float32)
+
+    compiled = torch.compile(both, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+    for tokens in (1, 2):
+        x = torch.randn(tokens, 96, device=device)
+        for factor in (1, 2):
+            product, dequantized = compiled(x, factor * packed.scales)
+            torch.testing.assert_close(product, factor * x @ weights.T, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(dequantized, factor * weights)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
