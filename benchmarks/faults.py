@@ -68,14 +68,15 @@ class Fault:
     prepare: Callable[[], None]
 
 
-def fault_rounds(folder: Path, skipped: int, commands: tuple[str, ...]) -> Iterator[Round]:
-    """One for each fault of each command, but the first ones. The folder of a round that failed stays."""
+def fault_rounds(folder: Path, numbers: Iterator[int], commands: tuple[str, ...]) -> Iterator[Round]:
+    """One for each of these faults, counted over all commands. The folder of a round that failed stays."""
+    wanted, counted = next(numbers), count()
     for command in commands:
         expected = Undisturbed(Trial(command, folder / "undisturbed" / command))
         for fault in _faults(expected):
-            if skipped > 0:
-                skipped -= 1
+            if next(counted) != wanted:
                 continue
+            wanted = next(numbers)
             trial = Trial(command, folder / "faults" / f"{command}-{fault.place}-{fault.kind.replace(' ', '-')}")
             remove_folder(trial.folder)
             made = Round(command)

@@ -26,10 +26,10 @@ KINDS = {
 _MOST_PER_ROUND = 8
 
 
-def kill_rounds(folder: Path, first: int, commands: tuple[str, ...]) -> Iterator[Round]:
-    """Without an end: each command in turn, from its beginning to its end. The folder of a round that failed stays."""
+def kill_rounds(folder: Path, numbers: Iterator[int], commands: tuple[str, ...]) -> Iterator[Round]:
+    """One for each number: each command in turn, from its beginning to its end. The folder of a round that failed stays."""
     expected = {command: Undisturbed(Trial(command, folder / "undisturbed" / command)) for command in commands}
-    for number in count(first):
+    for number in numbers:
         command = commands[number % len(commands)]
         trial = Trial(command, folder / "kills" / f"{number}-{command}")
         remove_folder(trial.folder)

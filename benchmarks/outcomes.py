@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 
@@ -16,6 +17,22 @@ class Round:
     command: str
     injected: Counter[str] = field(default_factory=Counter)
     failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of `parts` processes that share the work, counted from 0."""
+
+    index: int = 0
+    parts: int = 1
+
+    def numbers(self, done: int) -> Iterator[int]:
+        """Numbers of the rounds that this process makes, after those that it has done. Without an end."""
+        return count(self.index + self.parts * done, self.parts)
+
+    def share(self, whole: int) -> int:
+        """How many of a whole number are this process's."""
+        return len(range(self.index, whole, self.parts))
 
 
 def read_rounds(path: Path) -> list[Round]:

@@ -4,6 +4,7 @@
     python -m benchmarks.torture faults          # at every write
     python -m benchmarks.torture fuzz 10000      # the cases of tests/fuzz
     python -m benchmarks.torture table           # what was done so far
+    python -m benchmarks.torture faults --part 3/16          # the third of sixteen processes that share the faults
 
 After kills and faults a command is run again. Nothing is lost if it finishes, if what it prints and writes as JSON and its checkpoints equal
 those of an undisturbed command, and if nothing is left behind. A damaged input must have a result or one of our errors. Run again, the torture
@@ -25,9 +26,9 @@ from pathlib import Path
 
 from benchmarks.faults import count_faults, fault_rounds
 from benchmarks.forked import COMMANDS, prepare_commands
-from benchmarks.fuzzed import fuzz_rounds, fuzz_table
+from benchmarks.fuzzed import CASES, fuzz_rounds, fuzz_table
 from benchmarks.kills import kill_rounds
-from benchmarks.outcomes import Round, append_round, read_rounds, table
+from benchmarks.outcomes import Part, Round, append_round, read_rounds, table
 from laaciq.engine.progress import duration
 
 _LINE_SECONDS = 30.0
@@ -39,8 +40,9 @@ def main() -> None:
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if options.what != "table":
-        _torture(options.what, options.number, folder, options.commands)
-    rounds = {what: read_rounds(folder / f"{what}.jsonl") for what in _TABLES}
+        _torture(options.what, options.number, options.part, folder, options.commands)
+    # Those of all parts, which work in separate folders.
+    rounds = {what: [made for path in folder.rglob(f"{what}.jsonl") for made in read_rounds(path)] for what in _TABLES}
     for what, made in rounds.items():
         if made:
             print(f"\n{what.capitalize()}:\n\n{_TABLES[what](made)}")
@@ -51,20 +53,23 @@ def main() -> None:
         sys.exit(1)
 
 
-def _torture(what: str, number: int | None, folder: Path, commands: tuple[str, ...]) -> None:
+def _torture(what: str, number: int | None, part: Part, folder: Path, commands: tuple[str, ...]) -> None:
+    if part.parts > 1:
+        folder = folder / f"part-{part.index + 1}-of-{part.parts}"
+        folder.mkdir(exist_ok=True)
     path = folder / f"{what}.jsonl"
     known = read_rounds(path)
-    done = sum(made.injected.total() for made in known)
+    done, numbers = sum(made.injected.total() for made in known), part.numbers(len(known))
     rounds: Iterator[Round]
     if what == "fuzz":
-        aim, rounds = number or 10_000, fuzz_rounds(folder, done)
+        aim, rounds = CASES * part.share(-(-(number or 10_000) // CASES)), fuzz_rounds(folder, numbers)
     elif what == "kills":
         prepare_commands(commands, folder)
-        aim, rounds = number or 1000, kill_rounds(folder, len(known), commands)
+        aim, rounds = part.share(number or 1000), kill_rounds(folder, numbers, commands)
     else:
         prepare_commands(commands, folder)
-        aim = min(number or sys.maxsize, count_faults(folder, commands))
-        rounds = fault_rounds(folder, len(known), commands)
+        aim = part.share(min(number or sys.maxsize, count_faults(folder, commands)))
+        rounds = fault_rounds(folder, numbers, commands)
     began, before, told = time.monotonic(), done, 0.0
     while done < aim:
         made = next(rounds)
@@ -85,7 +90,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("number", nargs="?", type=int)
     parser.add_argument("--folder", type=Path, default=Path("laaciq-runs/torture"))
     parser.add_argument("--commands", type=lambda names: tuple(names.split(",")), default=tuple(COMMANDS))
+    parser.add_argument("--part", type=_part, default=Part(), help="such as 3/16, for one of several processes")
     return parser.parse_args()
+
+
+def _part(words: str) -> Part:
+    index, _, parts = words.partition("/")
+    if not (index.isdecimal() and parts.isdecimal() and 1 <= int(index) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{words!r} is not a part such as 3/16")
+    return Part(int(index) - 1, int(parts))
 
 
 if __name__ == "__main__":
