@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laaciq.commands.run import RunResult
 
 
-@measures(RunOptions)
+@measures(RunOptions, workers=True)
 def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 

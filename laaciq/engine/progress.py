@@ -32,9 +32,16 @@ class Progress:
         """Print a sentence for the user."""
 
     @contextmanager
-    def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
+    def stage(
+        self,
+        title: str,
+        total: float,
+        *,
+        expected_seconds: float | None = None,
+        working: Callable[[], str] = lambda: "",
+    ) -> Iterator[Advance]:
         """A stage of `total` units of any kind. Yields a function to call with the number of units just done. With `expected_seconds`, the
-        remaining time is shown before the first unit is done.
+        remaining time is shown before the first unit is done. `working` says what is being done now, if several do it.
         """
         yield lambda units: None
 
@@ -46,6 +53,7 @@ class Stage:
     title: str
     total: float
     expected_seconds: float | None = None
+    working: Callable[[], str] = lambda: ""
     clock: Callable[[], float] = time.monotonic
     done: float = field(default=0.0, init=False)
     began: float = field(init=False)
@@ -85,7 +93,8 @@ class Stage:
     @property
     def times(self) -> str:
         left = "" if self.remaining is None else f", about {duration(self.remaining)} left"
-        return f"{duration(self.elapsed)}{left}"
+        now = self.working()
+        return f"{duration(self.elapsed)}{left}{now and f' ({now})'}"
 
 
 class TerminalProgress(Progress):
@@ -100,8 +109,15 @@ class TerminalProgress(Progress):
         self.console.print(text, soft_wrap=True)
 
     @contextmanager
-    def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
-        stage = Stage(title, total, expected_seconds)
+    def stage(
+        self,
+        title: str,
+        total: float,
+        *,
+        expected_seconds: float | None = None,
+        working: Callable[[], str] = lambda: "",
+    ) -> Iterator[Advance]:
+        stage = Stage(title, total, expected_seconds, working)
         if total <= 0:  # nothing to do, nothing to show
             yield stage.advance
             return
