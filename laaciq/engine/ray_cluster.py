@@ -101,13 +101,15 @@ class RayCluster:
 
     def ended(self, references: Sequence[Any], seconds: float) -> list[Any]:
         """Those whose results are there, waiting for the first for so long."""
-        return self._ray.wait(list(references), timeout=seconds)[0]
+        with _interruptible():
+            return self._ray.wait(list(references), timeout=seconds)[0]
 
     def result(self, reference: Any) -> Any:
         """The result of a call; `ProcessDied` if its process did."""
         errors = self._ray.exceptions
         try:
-            return self._ray.get(reference)
+            with _interruptible():
+                return self._ray.get(reference)
         except errors.RayTaskError as error:
             raise TaskFailed(str(error)) from None
         except errors.RayError as error:
@@ -157,9 +159,9 @@ class RayCluster:
         """Ray lets workers import modules from the current folder, which may hold a stranger's files: so it is told another one."""
         self._left.enter_context(_variables({"RAY_USAGE_STATS_ENABLED": "0"}))
         logging.getLogger("ray").setLevel(logging.ERROR)
-        with _as_before(), _in_folder(folder):
-            self._ray.init(**_QUIET, **options)
         self._left.callback(self._ray.shutdown)
+        with _as_before(), _in_folder(folder), _interruptible():
+            self._ray.init(**_QUIET, **options)
 
 
 @cache
@@ -220,6 +222,17 @@ def _in_folder(folder: str) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Context manager: what a signal raises while Ray waits is raised. Ray makes an error of its own of all but Ctrl-C."""
+    try:
+        yield
+    except SystemError as error:
+        if error.__cause__ is None or isinstance(error.__cause__, Exception):
+            raise
+        raise error.__cause__ from None
 
 
 @contextmanager
