@@ -128,8 +128,10 @@ class RayCluster:
 
     def _require_wanted(self) -> None:
         """Within a program that uses Ray itself, its connection is used, and left as it is."""
-        if self.address is None:
-            raise BadOption("this process is connected to a Ray cluster already: give its address, or ray='auto'")
+        if self.address not in ("auto", there := self._ray.get_runtime_context().gcs_address):
+            raise BadOption(
+                f"this process is connected to the Ray cluster at {there} already: give ray='auto' to use it"
+            )
 
     def _start(self) -> None:
         count = self.count or 1
