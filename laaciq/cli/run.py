@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
-    If it is interrupted, the same command resumes.
+    If it is interrupted, the same command resumes. Workers measure the languages and round the baseline; planning stays in one process.
     """
     from laaciq.report.next_step import next_steps
 
