@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from threading import Event, Thread
 
 from rich import progress as bars
+from rich.table import Column
 from rich.text import Text
 
 from laaciq.engine.terminal import Terminal
@@ -93,8 +94,7 @@ class Stage:
     @property
     def times(self) -> str:
         left = "" if self.remaining is None else f", about {duration(self.remaining)} left"
-        now = self.working()
-        return f"{duration(self.elapsed)}{left}{now and f' ({now})'}"
+        return f"{duration(self.elapsed)}{left}"
 
 
 class TerminalProgress(Progress):
@@ -150,7 +150,8 @@ class TerminalProgress(Progress):
 
         def repeat() -> None:
             while not ended.wait(self.line_seconds):
-                self.say(f"{stage.title}: {stage.counts}, {stage.times}")
+                now = stage.working()
+                self.say(f"{stage.title}: {stage.counts}, {stage.times}{now and f' ({now})'}")
 
         repeating = Thread(target=repeat, daemon=True)
         repeating.start()
@@ -195,4 +196,14 @@ class _Numbers(bars.ProgressColumn):
         return Text(f"{stage.counts}, {stage.times}")
 
 
-_COLUMNS = (bars.TextColumn("{task.description}", markup=False), _Bar(), _Numbers())
+class _Working(bars.ProgressColumn):
+    """On one line, as far as there is room."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+
+    def render(self, task: bars.Task) -> Text:
+        return Text(task.fields["stage"].working())
+
+
+_COLUMNS = (bars.TextColumn("{task.description}", markup=False), _Bar(), _Numbers(), _Working())

@@ -43,7 +43,9 @@ class RayCluster:
         self.address, self.count, self.gpu, self.memory = address, count, gpu, memory
         self._left = ExitStack()
         if address is None and gpu and (count or 0) > (there := torch.cuda.device_count()):
-            raise BadOption(f"--workers {count} need {count} GPUs, and there are {there}: give --workers {there}")
+            raise BadOption(
+                f"--workers {count} on GPUs need one each, and this machine has {there}: give --workers {there} or --device cpu"
+            )
 
     @property
     def _ray(self) -> Any:
@@ -193,7 +195,7 @@ def _short_folder() -> Iterator[str]:
     """For Ray's sockets and logs; removed in the end."""
     usual = tempfile.gettempdir()
     place = usual if len(usual) <= _LONGEST_FOLDER or not Path("/tmp").is_dir() else "/tmp"  # noqa: S108 (a new folder in it)
-    with tempfile.TemporaryDirectory(prefix="laaciq-", dir=place, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="laaciq-ray-", dir=place, ignore_cleanup_errors=True) as folder:
         yield folder
 
 
