@@ -40,6 +40,10 @@ class TooLittleMemory(LaaciqError):
     """The work would not fit, or did not fit, into memory."""
 
 
+class WorkerDied(LaaciqError):
+    """A task that workers do not survive."""
+
+
 def install_hint(extra: str) -> str:
     """How to install an optional library. Extras are installed from a clone, because the package is on no index."""
     return f"run pip install '.[{extra}]' in your clone of laaciq"

@@ -34,7 +34,7 @@ _COLUMNS: dict[int, tuple[str, int | None]] = {
 }
 
 
-@measures(CompareOptions)
+@measures(CompareOptions, workers=True)
 def compare(result: Comparison, folder: Path) -> None:
     """Quantize with several libraries and methods, and compare their sizes and what each costs each language.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laaciq.studies.outcomes import Measure, Rank
 
 
-@measures(GatewayOptions)
+@measures(GatewayOptions, workers=True)
 def gateway(result: Gateway, folder: Path) -> None:
     """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's.
 

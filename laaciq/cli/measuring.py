@@ -1,4 +1,4 @@
-"""Commands that measure: each takes `--out`, `--overwrite`, `--json` and `--device` besides the options of its verb."""
+"""Commands that measure: each takes `--out`, `--overwrite`, `--json` and `--device` besides the options of its verb; most take `--workers`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,28 @@ Out = Annotated[
 ]
 
 
-def measures(kind: type[Options]) -> Callable[[Callable[[Any, Path], None]], Callable[..., None]]:
+def measures(
+    kind: type[Options], *, workers: bool = False
+) -> Callable[[Callable[[Any, Path], None]], Callable[..., None]]:
     """A decorator that turns a function `show(result, folder)` into a command. The command calls the verb of the same name in
-    `laaciq.commands` with options of `kind`, then shows the result.
+    `laaciq.commands` with options of `kind`, then shows the result. With `workers` it takes `--workers` and `--ray`.
     """
 
     def decorate(show: Callable[[Any, Path], None]) -> Callable[..., None]:
         name = show.__name__
+
+        def call(out: Path | None, as_json: bool, plain: dict[str, Any], given: dict[str, Any]) -> None:
+            options = kind.of(**given)
+            folder = options.default_folder if out is None else out
+            # Heavy imports come after options are checked, so that --help and errors appear at once.
+            from laaciq.engine.progress import TerminalProgress
+
+            verb = getattr(import_module(f"laaciq.commands.{name}"), name)
+            result = verb(**given, out=folder, progress=TerminalProgress(), **plain)
+            if as_json:
+                print_json(result)
+            else:
+                show(result, folder)
 
         def command(
             out: Out = None,
@@ -36,19 +51,22 @@ def measures(kind: type[Options]) -> Callable[[Callable[[Any, Path], None]], Cal
             device: shared.Device = "auto",
             **given: Any,
         ) -> None:
-            options = kind.of(**given)
-            folder = options.default_folder if out is None else out
-            # Heavy imports come after options are checked, so that --help and errors appear at once.
-            from laaciq.engine.progress import TerminalProgress
+            call(out, as_json, {"overwrite": overwrite, "device": device}, given)
 
-            verb = getattr(import_module(f"laaciq.commands.{name}"), name)
-            result = verb(**given, out=folder, overwrite=overwrite, device=device, progress=TerminalProgress())
-            if as_json:
-                print_json(result)
-            else:
-                show(result, folder)
+        def command_with_workers(
+            out: Out = None,
+            overwrite: shared.Overwrite = False,
+            as_json: shared.AsJson = False,
+            device: shared.Device = "auto",
+            workers: shared.Workers = None,
+            ray: shared.Ray = None,
+            **given: Any,
+        ) -> None:
+            plain = {"overwrite": overwrite, "device": device, "workers": workers, "ray": ray}
+            call(out, as_json, plain, given)
 
-        command.__name__, command.__doc__ = name, show.__doc__
-        return shared.takes(kind)(command)
+        chosen = command_with_workers if workers else command
+        chosen.__name__, chosen.__doc__ = name, show.__doc__
+        return shared.takes(kind)(chosen)
 
     return decorate

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laaciq.studies.mixture_results import MixtureStudy, Setting
 
 
-@measures(MixtureOptions)
+@measures(MixtureOptions, workers=True)
 def mixture(result: MixtureStudy, folder: Path) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
 

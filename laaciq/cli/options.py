@@ -44,7 +44,7 @@ _PANELS = {
     ),
     "Measuring": (
         *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "generate", "numeric_check"),
-        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "device"),
+        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "device", "workers", "ray"),
         *("max_degradation", "max_disparity", "strict", "lenient"),
     ),
     "Output": ("out", "overwrite", "as_json", "base_model", "name", "license", "config"),
@@ -55,6 +55,21 @@ _ORDER = {name: place for place, name in enumerate(PANEL_OF)}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of tables.")]
 Device = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="Where models run; auto is cuda if available, else cpu.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of worker processes that Ray starts on this machine, or on the cluster of --ray (extra 'ray'). Results are the same. "
+        "Default: none; with --ray, one per GPU, or one per machine if models run on CPUs.",
+        metavar="INTEGER",
+    ),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        help="Ray cluster to use, as HOST:PORT or auto; give it on one of its machines. Default: none.",
+        metavar="ADDRESS",
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote there.")]
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from laaciq.commands.run import RunResult
 
 
-@measures(RunOptions)
+@measures(RunOptions, workers=True)
 def run(result: RunResult, folder: Path) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
-    If it is interrupted, the same command resumes.
+    If it is interrupted, the same command resumes. Workers measure the languages and round the baseline; planning stays in one process.
     """
     from laaciq.report.next_step import next_steps
 

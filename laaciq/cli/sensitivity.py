@@ -24,7 +24,7 @@ _CELL = 7
 _LABEL = 17
 
 
-@measures(SensitivityOptions)
+@measures(SensitivityOptions, workers=True)
 def sensitivity(result: Sensitivity, folder: Path) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language.
 

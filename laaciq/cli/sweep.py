@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laaciq.studies.sweep import Sweep
 
 
-@measures(SweepOptions)
+@measures(SweepOptions, workers=True)
 def sweep(result: Sweep, folder: Path) -> None:
     """Quantize to several bit widths, and find the fewest bits that each language tolerates.
 

@@ -10,6 +10,7 @@ from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibration_split
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import recipe_of
+from laaciq.engine.workers import make_workers
 from laaciq.models import find_model
 from laaciq.options import REFERENCE, CompareOptions
 from laaciq.options.keywords import CompareKeywords
@@ -27,16 +28,19 @@ def compare(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
     **options: Unpack[CompareKeywords],
 ) -> Comparison:
     """What each method costs each language of `model`, and at what size; options as in `CompareOptions`.
 
     Rows that are in `out` already stay, wherever they were computed; a row that failed is tried again. `compare.json` and `report.html` are
-    written there.
+    written there. `workers` and `ray` as in docs/workers.md.
     """
     chosen = CompareOptions.of(model=model, **options)
     compared = find_compared_methods(chosen.methods)
     chosen.refuse_unread(*conditions(compared))
+    doing = make_workers(workers, ray)
     target = Path(out) if out else chosen.default_folder
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)
@@ -47,7 +51,7 @@ def compare(
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
         find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
-        target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen),
+        target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen), doing,
     )  # fmt: skip
     with session:
         session.announce(
@@ -56,7 +60,7 @@ def compare(
             [session.costs.loading(), *[session.costs.measuring(test)] * len(compared)],
         )
         table = Rows(session, chosen.bits)
-        rows = [table.row(method) for method in compared]
+        rows = table.rows(compared)
         comparison = Comparison(
             model=session.folder.name,
             texts=test.name,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from laaciq.engine.progress import Progress
 from laaciq.engine.recipe import recipe_of
+from laaciq.engine.workers import Workers
 from laaciq.options import ProfileOptions
 from laaciq.options.groups import MeasuredModelOptions
 from laaciq.trials.session import Session
@@ -19,6 +20,7 @@ def open_session(
     overwrite: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> Session:
     """To be used in a `with` block, which gives the folder for results free again."""
     return Session.open(
@@ -33,4 +35,5 @@ def open_session(
         recipe=recipe_of(options),
         device=device,
         progress=progress,
+        workers=workers,
     )

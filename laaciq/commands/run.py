@@ -13,6 +13,7 @@ from laaciq.corpus import Texts
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
 from laaciq.engine.progress import Progress
+from laaciq.engine.workers import Pending, make_workers
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
@@ -28,6 +29,7 @@ from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
@@ -36,9 +38,12 @@ from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.measurement import Measurement
 from laaciq.trials.session import Session
+from laaciq.trials.tasks import RoundPlan
 
 # Prefixes of the files of the two candidates of a run.
 RUN, BASELINE = "", "baseline/"
+# Stages that workers take part in, if there are any.
+_HANDED_OUT = ("loading", "baseline: rounding", "measuring")
 
 
 class RunResult(Displayed, StrictModel):
@@ -73,12 +78,18 @@ def run(
     device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
     **options: Unpack[RunKeywords],
 ) -> RunResult:
-    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes in `out`."""
+    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes in `out`. `workers` and `ray` as in
+    docs/workers.md.
+    """
     chosen = RunOptions.of(model=model, **options)
     target = out or chosen.default_folder
-    with open_session(chosen, out=target, overwrite=overwrite, device=device, progress=progress) as session:
+    with open_session(
+        chosen, out=target, overwrite=overwrite, device=device, progress=progress, workers=make_workers(workers, ray)
+    ) as session:
         chain = Chain(session, chosen)
         chain.announce()
         return chain.run()
@@ -128,7 +139,10 @@ class Chain:
         profile = session.profile(self._profiled)
         screening = screen_profile(profile, bits=options.nominal_bits)
         calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
-        stored = [self._store(arm, calibration) for arm in self._arms(profile)]
+        arms = self._arms(profile)
+        # A worker rounds the baseline while this process plans.
+        ahead = {arm.prefix: self._round_ahead(arm, calibration) for arm in arms[1:] if session.workers.apart}
+        stored = [self._store(arm, calibration, ahead.get(arm.prefix)) for arm in arms]
         main = stored[0]
         # Languages lack a checkpoint only with --separate, which has no baseline: all arms are measured on the same text.
         measured = session.measure([arm.candidate for arm in stored], main.test)
@@ -160,8 +174,15 @@ class Chain:
             Arm(prefix, options, decision_key(self.session, options)) for prefix, options in arms if options is not None
         ]
 
-    def _store(self, arm: Arm, calibration: Calibration) -> StoredArm:
-        """Decide how the model is stored, and write its checkpoints."""
+    def _round_ahead(self, arm: Arm, calibration: Calibration) -> Pending[Layers] | None:
+        """The layers of an arm that needs no planning, from a worker; None if its checkpoint is there."""
+        if self.session.store.valid(arm.checkpoint, arm.key):
+            return None
+        decision, _ = decide(self.session, arm.options, calibration)
+        return self.session.submit(RoundPlan(arm.trial, decision.plans.first))
+
+    def _store(self, arm: Arm, calibration: Calibration, ahead: Pending[Layers] | None) -> StoredArm:
+        """Decide how the model is stored, and write its checkpoints. `ahead` are its layers, if a worker rounds them."""
         session, rounded = self.session, None
 
         def compute() -> Decision:
@@ -172,9 +193,10 @@ class Chain:
         decision = session.store.result(arm.plans, Decision, arm.key, compute)
 
         def fill(root: Path) -> None:
-            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
+            layers = rounded if ahead is None else ahead.result()
+            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=layers)
 
-        root = session.store.folder(arm.checkpoint, arm.key, fill)
+        root = session.store.folder(arm.checkpoint, arm.key, fill).absolute()
         test = self._with_checkpoint(decision.plans)
         if left_out := [code for code in session.split.test.languages if code not in test.languages]:
             session.progress.say(f"Not served, so without a checkpoint: {', '.join(left_out)}.")
@@ -209,7 +231,7 @@ class Chain:
             write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
 
         session.progress.say(f"Draw {draw + 1} of {self.options.draws} of the calibration text.")
-        root = session.store.folder("checkpoint", key, fill)
+        root = session.store.folder("checkpoint", key, fill).absolute()
         plans = session.store.read("plans.json", Decision).plans
         (measured,) = session.measure([Checkpoints("run", key, plans, root)], stored.test)
         return evaluate_trial(session, measured, stored.test, quantized=describe(plans))
@@ -244,7 +266,9 @@ class Chain:
         if self.up_to_date():
             session.progress.say(f"{sentence} Everything is up to date; nothing is computed again.")
         else:
-            session.announce(sentence, self._stages())
+            stages = self._stages()
+            session.reserve_workers([stage for stage in stages if stage.name in _HANDED_OUT])
+            session.announce(sentence, stages)
 
     def _stages(self) -> list[StageCost]:
         costs, split, weights = self.session.costs, self.session.split, self.options.quantizing()
@@ -275,7 +299,7 @@ class Chain:
         if not (store.valid(arm.plans, arm.key) and store.valid(arm.checkpoint, arm.key)):
             return False
         test = self._with_checkpoint(store.read(arm.plans, Decision).plans)
-        return not self.session.pending(arm.trial, arm.key, test)
+        return not self.session.pending(f"{arm.trial}/test", arm.key, test)
 
 
 def _generation(code: str) -> str:

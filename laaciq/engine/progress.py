@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from threading import Event, Thread
 
 from rich import progress as bars
+from rich.table import Column
 from rich.text import Text
 
 from laaciq.engine.terminal import Terminal
@@ -32,9 +33,16 @@ class Progress:
         """Print a sentence for the user."""
 
     @contextmanager
-    def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
+    def stage(
+        self,
+        title: str,
+        total: float,
+        *,
+        expected_seconds: float | None = None,
+        working: Callable[[], str] = lambda: "",
+    ) -> Iterator[Advance]:
         """A stage of `total` units of any kind. Yields a function to call with the number of units just done. With `expected_seconds`, the
-        remaining time is shown before the first unit is done.
+        remaining time is shown before the first unit is done. `working` says what is being done now, if several do it.
         """
         yield lambda units: None
 
@@ -46,6 +54,7 @@ class Stage:
     title: str
     total: float
     expected_seconds: float | None = None
+    working: Callable[[], str] = lambda: ""
     clock: Callable[[], float] = time.monotonic
     done: float = field(default=0.0, init=False)
     began: float = field(init=False)
@@ -100,8 +109,15 @@ class TerminalProgress(Progress):
         self.console.print(text, soft_wrap=True)
 
     @contextmanager
-    def stage(self, title: str, total: float, *, expected_seconds: float | None = None) -> Iterator[Advance]:
-        stage = Stage(title, total, expected_seconds)
+    def stage(
+        self,
+        title: str,
+        total: float,
+        *,
+        expected_seconds: float | None = None,
+        working: Callable[[], str] = lambda: "",
+    ) -> Iterator[Advance]:
+        stage = Stage(title, total, expected_seconds, working)
         if total <= 0:  # nothing to do, nothing to show
             yield stage.advance
             return
@@ -134,7 +150,8 @@ class TerminalProgress(Progress):
 
         def repeat() -> None:
             while not ended.wait(self.line_seconds):
-                self.say(f"{stage.title}: {stage.counts}, {stage.times}")
+                now = stage.working()
+                self.say(f"{stage.title}: {stage.counts}, {stage.times}{now and f' ({now})'}")
 
         repeating = Thread(target=repeat, daemon=True)
         repeating.start()
@@ -179,4 +196,14 @@ class _Numbers(bars.ProgressColumn):
         return Text(f"{stage.counts}, {stage.times}")
 
 
-_COLUMNS = (bars.TextColumn("{task.description}", markup=False), _Bar(), _Numbers())
+class _Working(bars.ProgressColumn):
+    """On one line, as far as there is room."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+
+    def render(self, task: bars.Task) -> Text:
+        return Text(task.fields["stage"].working())
+
+
+_COLUMNS = (bars.TextColumn("{task.description}", markup=False), _Bar(), _Numbers(), _Working())

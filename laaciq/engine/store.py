@@ -10,10 +10,10 @@ import hashlib
 import json
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,7 +22,7 @@ from laaciq.engine.environment import versions
 from laaciq.engine.escaping import shown_command
 from laaciq.engine.file_list import content_of
 from laaciq.engine.files import remove
-from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_there, read_bytes, require_file
+from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_there, read_bytes, read_text, require_file
 from laaciq.engine.json_input import parse_section, read_object, read_record
 from laaciq.engine.output import OutputFolder
 from laaciq.engine.recipe import RECIPE
@@ -48,6 +48,14 @@ def portable_key_of(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+class Record(NamedTuple):
+    """A stored result as JSON, for another process."""
+
+    name: str
+    key: str
+    text: str
+
+
 class Store(ABC):
     """Results by name and key. `result` is all that most callers need."""
 
@@ -70,6 +78,10 @@ class Store(ABC):
     @abstractmethod
     def write(self, name: str, content: str | bytes) -> None:
         """Write a text or a picture for people beside the results, such as a report. Without a folder it is dropped."""
+
+    @abstractmethod
+    def records(self, beginnings: Sequence[str]) -> list[Record]:
+        """The results whose names begin so."""
 
     def result(self, name: str, kind: type[Result], key: str, compute: Callable[[], Result]) -> Result:
         """The result of that name, read if still valid, else computed and kept."""
@@ -112,6 +124,10 @@ class SubStore(Store):
     def write(self, name: str, content: str | bytes) -> None:
         self._store.write(f"{self._prefix}/{name}", content)
 
+    def records(self, beginnings: Sequence[str]) -> list[Record]:
+        inside = self._store.records([f"{self._prefix}/{beginning}" for beginning in beginnings])
+        return [record._replace(name=record.name.removeprefix(f"{self._prefix}/")) for record in inside]
+
     def finish(self) -> None:
         """The whole store is finished, and closed, by whoever opened it."""
 
@@ -123,7 +139,7 @@ class MemoryStore(Store):
     """Keeps results for as long as it lives; folders are temporary."""
 
     def __init__(self) -> None:
-        self._results: dict[str, tuple[str, BaseModel]] = {}
+        self._results: dict[str, tuple[str, BaseModel | str]] = {}
         self._folders: dict[str, str] = {}
 
     @cached_property
@@ -136,8 +152,13 @@ class MemoryStore(Store):
     def keep(self, name: str, result: BaseModel, key: str) -> None:
         self._results[name] = (key, result)
 
+    def put(self, record: Record) -> None:
+        """Keep a result of another store."""
+        self._results[record.name] = (record.key, record.text)
+
     def read(self, name: str, kind: type[Result]) -> Result:
-        return kind.model_validate(self._results[name][1])
+        result = self._results[name][1]
+        return kind.model_validate_json(result) if isinstance(result, str) else kind.model_validate(result)
 
     def folder(self, name: str, key: str, fill: Callable[[Path], object]) -> Path:
         path = Path(self._temporary.name) / name
@@ -149,6 +170,13 @@ class MemoryStore(Store):
 
     def write(self, name: str, content: str | bytes) -> None:
         pass
+
+    def records(self, beginnings: Sequence[str]) -> list[Record]:
+        return [
+            Record(name, key, result if isinstance(result, str) else result.model_dump_json())
+            for name, (key, result) in self._results.items()
+            if name.startswith(tuple(beginnings))
+        ]
 
     def finish(self) -> None:
         pass
@@ -232,6 +260,17 @@ class RunFolder(Store):
         key = hashlib.sha256(encoded).hexdigest()
         if not self.valid(name, key):
             self._write(name, encoded, key)
+
+    def records(self, beginnings: Sequence[str]) -> list[Record]:
+        records = []
+        for name in sorted(self._output.listed):
+            path, keyed = self.path / name, self.path / _key_file(name)
+            if name.startswith(tuple(beginnings)) and path.is_file() and is_there(keyed):
+                key, _, content = read_text(keyed, UNREADABLE, within=self.path).partition(" ")
+                if content == content_of(path):
+                    text = read_text(path, UNREADABLE, within=self.path, most=MOST_DATA_BYTES)
+                    records.append(Record(name, key, text))
+        return records
 
     def finish(self) -> None:
         """Note that the command reached its end, and remove the results of a command that it replaced."""

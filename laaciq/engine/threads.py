@@ -14,7 +14,8 @@ def one_thread() -> Iterator[None]:
 
     LAPACK splits Cholesky, LU and SVD between threads and so sums in another order. A last bit that differs flips one code in a hundred
     thousand. Later blocks read the result, and by the last block one code in five differs (the reference model, 1 and 2 threads). Matrix
-    products, which take most of the time, give the same bits for any number of threads, except with 5 to 11 rows (MKL).
+    products, which take most of the time, give the same bits for any number of threads, except with 5 to 11 rows (MKL):
+    `laaciq.scoring.likelihood` makes none of those.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -18,7 +18,7 @@ from laaciq.corpus import Passages
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
 from laaciq.profiling.redundancy import FoldedMoments
-from laaciq.scoring.likelihood import batch_tokens, batches, target_losses
+from laaciq.scoring.likelihood import batch_tokens, batches, padded_width, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence, prepare_all, start_tokens
 
 SINK_FACTOR = 10.0
@@ -222,7 +222,7 @@ def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder
 
 
 def _mask(positions: Sequence[Sequence[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:
-    mask = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.bool)
+    mask = torch.zeros(len(rows), padded_width(rows), dtype=torch.bool)
     for row, chosen in enumerate(positions):
         mask[row, chosen] = True
     return mask.to(device)

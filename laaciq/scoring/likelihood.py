@@ -21,6 +21,8 @@ from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Bound for one model and one batch, on a CPU and on an accelerator; sets the number of tokens per batch.
 LOGITS_BYTES, ACCELERATOR_LOGITS_BYTES = 128 * 2**20, 2**31
+# Fewest rows of a matrix product. MKL splits the sums of 5 to 11 rows between threads, and they end in other digits for another number of them.
+LEAST_ROWS = 12
 # Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
 COMPARED_ROWS = 64
 
@@ -175,11 +177,13 @@ def _logits_at(
         arguments["use_cache"] = False
     head = model.module.get_output_embeddings()
     selected = False
+    # The last ones are repeated where there are few.
+    enough = torch.arange(max(len(row), LEAST_ROWS), device=row.device).clamp_max(len(row) - 1) if len(row) else row
 
     def select(module: Any, entering: tuple[torch.Tensor]) -> torch.Tensor | None:
         nonlocal selected
         selected = entering[0].shape[:-1] == predicting[0].shape
-        return entering[0][row, column][None] if selected else None
+        return entering[0][row[enough], column[enough]][None] if selected else None
 
     handle = None if head is None else head.register_forward_pre_hook(select)
     try:
@@ -188,7 +192,7 @@ def _logits_at(
     finally:
         if handle is not None:
             handle.remove()
-    return (logits[0] if selected else logits[row, column]).float()
+    return (logits[0, : len(row)] if selected else logits[row, column]).float()
 
 
 @contextmanager
@@ -207,10 +211,15 @@ def _model_errors(model: LanguageModel) -> Iterator[None]:
 
 def pad_right(lists: list[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded ids and their mask. Any id may pad: no position attends to it, and it is not scored."""
-    width = max(map(len, lists))
+    width = padded_width(lists)
     ids = torch.zeros(len(lists), width, dtype=torch.long)
     mask = torch.zeros(len(lists), width, dtype=torch.long)
     for row, tokens in enumerate(lists):
         ids[row, : len(tokens)] = torch.tensor(tokens)
         mask[row, : len(tokens)] = 1
     return ids.to(device), mask.to(device)
+
+
+def padded_width(rows: Sequence[Sequence[object]]) -> int:
+    """Positions of a batch: those of its longest sequence, and more where that gives fewer than `LEAST_ROWS` tokens."""
+    return max(*map(len, rows), -(-LEAST_ROWS // len(rows)))

@@ -25,6 +25,7 @@ from laaciq.studies.mixture_results import LeftOut, MixtureStudy, Recommendation
 from laaciq.studies.recalibration import METHOD, Recalibrations
 from laaciq.studies.recommendation import Key, choose, sentence
 from laaciq.studies.texts import require_documents
+from laaciq.trials.estimate import StageCost
 from laaciq.trials.session import Session
 
 # How many languages' text is left out by default: those of the largest losses.
@@ -38,6 +39,8 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     """
     named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
     _require_texts(session.split, named, session.progress)
+    if session.workers.apart:
+        session.reserve_workers(_quantizing_once(session, options, session.split))
     original = session.original_losses(session.split.validation, part="validation")
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
     if missing := [code for code in named if code not in served]:
@@ -49,16 +52,19 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     extra = options.rounds + (LEFT_OUT if options.leave_out is None else len(options.leave_out))
     _announce(session, options, served, len(MIXES) * len(numbers) - 1 + extra)
     equal, most = equal_weights(served), numbers[-1]
-    rounds = _minimax(trials, equal, most, options.rounds)
-    best = min(rounds, key=lambda weights: trials.losses("validation", weights, most).per_token.max())
-    settings: dict[Key, Weights] = {}
+    known: dict[Key, Weights] = {}
     for number in numbers:
         proportional = proportional_weights(trials.tokens(served, number))
-        weights: dict[Mix, Weights] = {
-            "equal": equal, "proportional": proportional, "minimax": best, "only": {named[0]: 1.0},
-        }  # fmt: skip
-        settings |= {(mix, number): weights[mix] for mix in MIXES}
+        by_mix: dict[Mix, Weights] = {"equal": equal, "proportional": proportional, "only": {named[0]: 1.0}}
+        known |= {(mix, number): weights for mix, weights in by_mix.items()}
+    # Rounds of minimax wait for each other; all else need not wait for them.
+    trials.start([(equal, most), *((weights, number) for (_, number), weights in known.items())])
+    rounds = _minimax(trials, equal, most, options.rounds)
+    best = min(rounds, key=lambda weights: trials.losses("validation", weights, most).per_token.max())
+    settings = {key: known.get(key, best) for key in [(mix, number) for number in numbers for mix in MIXES]}
     left_out = named[1:] if options.leave_out is not None else _worst(trials, equal, most)
+    trials.start((weights, number) for (_, number), weights in settings.items())
+    trials.start((_others(equal, code), most) for code in left_out)
     split = trials.session.split
     return MixtureStudy(
         model=session.folder.name,
@@ -128,14 +134,18 @@ def _setting(trials: Recalibrations, key: Key, weights: Weights) -> Setting:
 
 
 def _left_out(trials: Recalibrations, code: str, equal: Weights, passages: int) -> LeftOut:
-    others = equal_weights([other for other in equal if other != code])
-    with_text, without = trials.losses("test", equal, passages), trials.losses("test", others, passages)
+    with_text, without = (trials.losses("test", weights, passages) for weights in (equal, _others(equal, code)))
     return LeftOut(
         language=code,
         with_text=with_text.by_language()[code],
         without_text=without.by_language()[code],
         rise=without.difference(with_text, code),
     )
+
+
+def _others(equal: Weights, code: str) -> Weights:
+    """Equal weights without a language."""
+    return equal_weights([other for other in equal if other != code])
 
 
 def _recommend(trials: Recalibrations, settings: dict[Key, Weights], only: str) -> Recommendation:
@@ -154,15 +164,19 @@ def _recommend(trials: Recalibrations, settings: dict[Key, Weights], only: str) 
 
 
 def _announce(session: Session, options: MixtureOptions, served: list[str], quantizations: int) -> None:
-    costs, split = session.costs, session.split.select(served)
-    gptq = WeightOptions(method=METHOD.name, bits=options.bits, group_size=options.group_size)
-    once = [
-        *estimate_stages(costs, split, gptq, last="checkpoint"),
-        costs.measuring(split.validation),
-        costs.measuring(split.test),
-    ]
+    once = _quantizing_once(session, options, session.split.select(served))
     session.announce(
         f"Quantizing {session.folder.name} to {options.bits} bits at most {quantizations} times, each time calibrated on other text, and "
         f"measuring {len(served)} languages each time ({session.split.calibration.name}).",
         [replace(stage, seconds=stage.seconds * quantizations) for stage in once],
     )
+
+
+def _quantizing_once(session: Session, options: MixtureOptions, split: Split) -> list[StageCost]:
+    gptq = WeightOptions(method=METHOD.name, bits=options.bits, group_size=options.group_size)
+    costs = session.costs
+    return [
+        *estimate_stages(costs, split, gptq, last="checkpoint"),
+        costs.measuring(split.validation),
+        costs.measuring(split.test),
+    ]

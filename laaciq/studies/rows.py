@@ -6,8 +6,10 @@ import contextlib
 import sys
 import time
 import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -17,8 +19,9 @@ from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.contract import Backend
 from laaciq.backends.size import bits_per_weight, left_alone_in_blocks
 from laaciq.engine.environment import version_words
+from laaciq.engine.progress import Advance
 from laaciq.engine.store import portable_key_of
-from laaciq.errors import BadOption, LaaciqError, MissingExtra, WriteFailed
+from laaciq.errors import BadOption, LaaciqError, MissingExtra, WorkerDied, WriteFailed
 from laaciq.evaluation import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models.checks import check_finite
@@ -48,23 +51,49 @@ class Rows:
         layout = Evaluation.model_fields["version"].default
         return portable_key_of("compare", layout, measured, method.name, self.bits, read)
 
-    def row(self, method: ComparedMethod) -> Row:
-        """The row, read if it is stored. A failed row is tried again."""
-        store, progress = self.session.store, self.session.progress
-        key = self.key(method)
-        kept = store.read(_file(method.name, key), Row) if store.valid(_file(method.name, key), key) else None
-        if kept is not None and kept.reason is None:
-            progress.say(f"{method.name}: already computed.")
-            return kept
-        progress.say(f"{method.name} …")
-        row = self._compute(method, key)
+    def rows(self, methods: Sequence[ComparedMethod]) -> list[Row]:
+        """Rows in this order, read where they are stored. A failed row is tried again. Workers make one row each at a time."""
+        session = self.session
+        rows = {method.name: row for method in methods if (row := self._stored(method)) is not None}
+        tried = [method for method in methods if method.name not in rows or rows[method.name].reason is not None]
+        for method in methods:
+            if method not in tried:
+                session.progress.say(f"{method.name}: already computed.")
+        with self._shown(len(tried)) as advance:
+            handed = [
+                (method, session.submit(self._task(method), advance=advance, done=partial(self._keep, method)))
+                for method in tried
+            ]
+            for method, pending in handed:
+                try:
+                    row = pending.result()
+                except WorkerDied as error:
+                    row = _failed(_empty(method, self.bits), error)
+                    self._keep(method, row)
+                # An error of an installed library says more.
+                rows[method.name] = rows.get(method.name, row) if row.missing else row
+        return [rows[method.name] for method in methods]
+
+    def _stored(self, method: ComparedMethod) -> Row | None:
+        store, key = self.session.store, self.key(method)
+        return store.read(_file(method.name, key), Row) if store.valid(_file(method.name, key), key) else None
+
+    def _shown(self, count: int) -> AbstractContextManager[Advance]:
+        """Progress of workers, row by row. In this process, every row shows stages of its own."""
+        session = self.session
+        if session.workers.apart:
+            return session.progress.stage("rows", count, working=lambda: session.workers.working)
+        return nullcontext(lambda units: None)
+
+    def _task(self, method: ComparedMethod) -> RowTask:
+        return RowTask(method.name, self.bits, self.key(method))
+
+    def _keep(self, method: ComparedMethod, row: Row) -> None:
         if row.reason is not None:
-            progress.say(f"{method.name}: {row.reason}")
-        if row.missing:
-            # An error of an installed library says more.
-            return kept or row
-        store.keep(_file(method.name, key), row, key)
-        return row
+            self.session.progress.say(f"{method.name}: {row.reason}")
+        if not row.missing:
+            key = self.key(method)
+            self.session.store.keep(_file(method.name, key), row, key)
 
     def others(self, folder: Path, shown: list[Row]) -> list[Row]:
         """Stored rows in `folder` of other methods, for the same model and texts."""
@@ -81,8 +110,9 @@ class Rows:
                 rows.append(store.read(_file(name, key), Row))
         return rows
 
-    def _compute(self, method: ComparedMethod, key: str) -> Row:
-        row = Row(method=method.name, bits=self.bits, reads_text=method.reads_text)
+    def compute(self, method: ComparedMethod, key: str) -> Row:
+        """The row, or one that says why it failed."""
+        row = _empty(method, self.bits)
         try:
             made, candidate = self._make(method, key)
             test = self.session.split.test
@@ -91,8 +121,7 @@ class Rows:
         except WriteFailed:  # no fault of the method
             raise
         except (Exception, SystemExit) as error:  # a library may raise anything: that is what its row says
-            missing = isinstance(error, MissingExtra)
-            return row.model_copy(update={"reason": _reason(error), "missing": missing})
+            return _failed(row, error)
         return row.model_copy(update={"made": made, "evaluation": evaluation})
 
     def _make(self, method: ComparedMethod, key: str) -> tuple[Made, Candidate]:
@@ -152,6 +181,33 @@ class Rows:
         both = split.calibration.joined(split.validation).select(served)
         texts = [text for passages in both.by_language.values() for text in passages.texts]
         return [texts[i] for i in np.random.default_rng(session.options.seed).permutation(len(texts))]
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """A row of a comparison, as a task: the model is quantized and measured by one worker."""
+
+    name: str
+    bits: int
+    key: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (f"trials/{self.name}/", "trials/planning/", "planning/", "profiles/")
+
+    def run(self, session: Session, advance: Advance) -> Row:
+        session.progress.say(f"{self.name} …")
+        row = Rows(session, self.bits).compute(find_compared_method(self.name), self.key)
+        advance(1)
+        return row
+
+
+def _empty(method: ComparedMethod, bits: int) -> Row:
+    return Row(method=method.name, bits=bits, reads_text=method.reads_text)
+
+
+def _failed(row: Row, error: BaseException) -> Row:
+    return row.model_copy(update={"reason": _reason(error), "missing": isinstance(error, MissingExtra)})
 
 
 def _file(method: str, key: str) -> str:

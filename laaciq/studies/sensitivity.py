@@ -75,10 +75,11 @@ def sensitivity(session: Session, texts: Texts, grid: GridOptions, *, part: str 
     )
     original = session.original_losses(texts, part=part)
     served = [code for code, losses in original.items() if losses.bits_per_byte <= session.options.served_bound]
-    losses = {}
-    for candidate in candidates:
-        measured = session.losses(candidate, texts.select(served), part=part)
-        losses[candidate.name] = Losses.measured(measured, parallel=texts.parallel, seed=session.options.seed)
+    measured = session.losses_of_each(candidates, texts.select(served), part=part)
+    losses = {
+        candidate.name: Losses.measured(by_language, parallel=texts.parallel, seed=session.options.seed)
+        for candidate, by_language in zip(candidates, measured, strict=True)
+    }
     return _result(session, texts, grid, losses, part)
 
 

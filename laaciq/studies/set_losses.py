@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from laaciq.corpus import Texts
+from laaciq.engine.progress import Advance
 from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.plan import Plan
@@ -18,6 +17,7 @@ from laaciq.strict import StrictModel
 from laaciq.studies.protection import BlockSet, ProtectableBlocks, nll_by_set, prefix_count, prefixes_suffice
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.session import Session
+from laaciq.trials.tasks import LanguageTask
 
 
 class SetLosses(StrictModel):
@@ -30,6 +30,28 @@ class SetLosses(StrictModel):
 
     def of(self, protected: BlockSet) -> np.ndarray:
         return np.array(self.nll[self.sets.index(protected)])
+
+
+@dataclass(frozen=True)
+class SetTask(LanguageTask):
+    """Losses of one language under sets of protected blocks. `plan` protects none."""
+
+    plan: Plan
+    prepared: list[ScoredPassage]
+    sets: list[BlockSet]
+    by_prefix: bool
+
+    def run(self, session: Session, advance: Advance) -> SetLosses:
+        blocks = protectable_blocks(session, self.plan)
+        nll = nll_by_set(blocks, self.prepared, self.sets, by_prefix=self.by_prefix, advance=advance)
+        tokens = [passage.scored_tokens for passage in self.prepared]
+        return SetLosses(sets=self.sets, nll=nll.tolist(), tokens=tokens)
+
+
+def protectable_blocks(session: Session, plan: Plan) -> ProtectableBlocks:
+    return session.once(
+        ("protectable blocks", plan.model_dump_json()), lambda: ProtectableBlocks(session.original, plan)
+    )
 
 
 @dataclass
@@ -53,15 +75,11 @@ class ProtectedSets:
     def losses(self, name: str, texts: Texts, sets: list[BlockSet]) -> dict[str, SetLosses]:
         """Losses by language; `name` is used in files and progress."""
 
-        def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> SetLosses:
-            return SetLosses(
-                sets=sets,
-                nll=self._nll(prepared, sets, advance).tolist(),
-                tokens=[passage.scored_tokens for passage in prepared],
-            )
+        def task(code: str, prepared: list[ScoredPassage]) -> SetTask:
+            return SetTask(f"{name}, {code}", self.plan(()), prepared, sets, self._shared_prefixes(prepared))
 
         key = [self.quantizing.model_dump(), sets]
-        return self.session.by_language(name, texts, SetLosses, compute, key=key, title=name, passes=len(sets))
+        return self.session.by_language(name, texts, SetLosses, task, key=key, title=name, passes=len(sets))
 
     def cost(self, texts: Texts, sets: list[BlockSet]) -> StageCost:
         """The cost of `losses`: every block once per distinct prefix, the head once per set."""
@@ -71,16 +89,13 @@ class ProtectedSets:
         both = self.session.costs.measuring(texts)
         return replace(both, seconds=both.seconds / 2 * passes)
 
-    def _nll(self, prepared: list[ScoredPassage], sets: list[BlockSet], advance: Callable[[int], None]) -> np.ndarray:
+    def _shared_prefixes(self, prepared: list[ScoredPassage]) -> bool:
+        """Decided once, here: all workers are to do the same."""
         if self._by_prefix is None:
             probe = [s for passage in prepared for s in passage.sequences if s.targets][:2]
-            self._by_prefix = prefixes_suffice(self._blocks, probe)
+            self._by_prefix = prefixes_suffice(protectable_blocks(self.session, self.plan(())), probe)
             if not self._by_prefix:
                 self.session.progress.say(
                     "Blocks of this model share more than hidden states: every set takes a separate pass."
                 )
-        return nll_by_set(self._blocks, prepared, sets, by_prefix=self._by_prefix, advance=advance)
-
-    @cached_property
-    def _blocks(self) -> ProtectableBlocks:
-        return ProtectableBlocks(self.session.original, self.plan(()))
+        return self._by_prefix

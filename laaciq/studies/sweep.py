@@ -11,10 +11,9 @@ from laaciq.evaluation.results import Disparity, Evaluation, Summary
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.options import Bits, GroupSize, SweepOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.quantization.model import quantize_layers
 from laaciq.stats.estimate import Estimate
 from laaciq.strict import StrictModel
-from laaciq.trials.candidate import InMemory
+from laaciq.trials.candidate import TextFreePlan
 from laaciq.trials.session import Session
 
 
@@ -53,21 +52,20 @@ def sweep(session: Session, options: SweepOptions) -> Sweep:
         f"each time ({test.name}).",
         [session.costs.loading(), *[session.costs.measuring(test)] * len(options.bits)],
     )
-    evaluations = {}
-    for bits in options.bits:
-        candidate = _candidate(session, options, bits)
-        (measured,) = session.measure([candidate], test)
-        evaluations[bits] = evaluate_trial(session, measured, test, quantized=f"{options.method}, {bits} bits")
+    measured = session.measure_each([_candidate(session, options, bits) for bits in options.bits], test)
+    evaluations = {
+        bits: evaluate_trial(session, losses, test, quantized=f"{options.method}, {bits} bits")
+        for bits, losses in zip(options.bits, measured, strict=True)
+    }
     return _result(evaluations, options)
 
 
-def _candidate(session: Session, options: SweepOptions, bits: int) -> InMemory:
+def _candidate(session: Session, options: SweepOptions, bits: int) -> TextFreePlan:
     quantizing = WeightOptions(
         method=options.method, bits=bits, group_size=options.group_size, symmetric=options.symmetric
     )
     plan = make_plans(session.original.anatomy, quantizing).first
-    key = key_of("plan", plan.model_dump())
-    return InMemory(f"{bits} bits", key, plan, lambda: (list(quantize_layers(session.original, plan)), {}))
+    return TextFreePlan(f"{bits} bits", key_of("plan", plan.model_dump()), plan)
 
 
 def _result(evaluations: dict[int, Evaluation], options: SweepOptions) -> Sweep:

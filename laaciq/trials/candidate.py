@@ -18,6 +18,7 @@ from laaciq.options import GridOptions
 from laaciq.quantization.checkpoint import apply_checkpoint
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.matrices import quantize_matrix
+from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import Plan, PlanSet, TensorPlan
 from laaciq.quantization.switch import for_language
 from laaciq.trials.quantized_copy import QuantizedCopy, put_layers
@@ -36,6 +37,10 @@ class Candidate(Protocol):
         """Context manager: a model with the candidate's weights for the language. It may use and change `copy`."""
 
 
+class Portable:
+    """A candidate that can be sent to a worker: it holds names, plans and paths, no models. Others are measured where they were made."""
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """A separately loaded model: a checkpoint of any library, or the original in another precision."""
@@ -51,8 +56,9 @@ class LoadedModel:
 
 
 @dataclass(frozen=True)
-class Checkpoints:
-    """Checkpoints on disk under `root`. Each language is measured on the checkpoint that serves it, with its table of scales."""
+class Checkpoints(Portable):
+    """Checkpoints on disk under `root`, an absolute path. Each language is measured on the checkpoint that serves it, with its table of
+    scales."""
 
     name: str
     key: str
@@ -97,7 +103,22 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class RoundedMatrices:
+class TextFreePlan(Portable):
+    """A plan that reads no text: its layers are computed wherever it is applied, and never written."""
+
+    name: str
+    key: str
+    plan: Plan
+
+    @contextmanager
+    def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
+        yield copy.hold(
+            self.key, lambda model: put_layers(copy.original, model, quantize_layers(copy.original, self.plan))
+        )
+
+
+@dataclass(frozen=True)
+class RoundedMatrices(Portable):
     """Some matrices of the model rounded to nearest, all others unchanged. `matrices` are parameter names of linear layers in blocks,
     embeddings or the head; tied matrices are one, under any of their names.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,9 +40,15 @@ class Cost:
     memory_bytes: float
     device_bytes: float = 0.0
 
+    @property
+    def memory(self) -> str:
+        """In words."""
+        return _gigabytes(self.memory_bytes) + (
+            f" and {_gigabytes(self.device_bytes)} on the GPU" if self.device_bytes else ""
+        )
+
     def __str__(self) -> str:
-        device = f" and {_gigabytes(self.device_bytes)} on the GPU" if self.device_bytes else ""
-        return f"about {duration(self.seconds)}, {_gigabytes(self.memory_bytes)}{device}"
+        return f"about {duration(self.seconds)}, {self.memory}"
 
 
 @dataclass(frozen=True)
@@ -85,15 +91,20 @@ def estimate(
     return total([costs.loading(), costs.measuring(texts, candidates)])
 
 
-def require_memory(cost: Cost, device: torch.device) -> None:
-    needs = [("memory", cost.memory_bytes, _free_memory(torch.device("cpu")))]
+def require_memory(cost: Cost, device: torch.device, *, beside: Sequence[Cost] = ()) -> None:
+    """Raise an error if memory does not suffice for this process and for workers `beside` it, the first of which uses the same GPU."""
+    host = cost.memory_bytes + sum(worker.memory_bytes for worker in beside)
+    needs = [("memory", host, _free_memory(torch.device("cpu")))]
     if device.type == "cuda":
-        needs.append(("GPU memory", cost.device_bytes, _free_memory(device)))
+        shared = cost.device_bytes + sum(worker.device_bytes for worker in beside[:1])
+        needs.append(("GPU memory", shared, _free_memory(device)))
     for kind, needed, free in needs:
         if free is not None and needed > free:
+            workers = f" with {len(beside)} workers" if beside else ""
+            fewer = "give fewer --workers, " if beside else ""
             raise TooLittleMemory(
-                f"this needs about {_gigabytes(needed)} of {kind} and {_gigabytes(free)} are free: "
-                f"close other programs, or use a smaller model or a machine with more {kind}"
+                f"this needs about {_gigabytes(needed)} of {kind}{workers} and {_gigabytes(free)} are free: "
+                f"{fewer}close other programs, or use a smaller model or a machine with more {kind}"
             )
 
 

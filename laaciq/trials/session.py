@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from pydantic import BaseModel
 
 from laaciq.corpus import Passages, Split, Texts, read_split
 from laaciq.engine.environment import versions
-from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.progress import Advance, Progress, default_progress
 from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
+from laaciq.engine.workers import Pending, Task, ThisProcess, Workers
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.loading import default_dtype, device_kind, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
-from laaciq.trials.candidate import Candidate
-from laaciq.trials.estimate import CostModel, StageCost, by_stage, require_memory, total
-from laaciq.trials.measurement import Measurement, PassageLosses, measure_each, measure_pooled, paired, passage_losses
+from laaciq.trials.candidate import Candidate, Portable
+from laaciq.trials.estimate import Cost, CostModel, StageCost, by_stage, require_memory, total
+from laaciq.trials.measurement import Measurement, PassageLosses, measure_pooled
 from laaciq.trials.quantized_copy import QuantizedCopy
+from laaciq.trials.setup import SessionSetup
+from laaciq.trials.tasks import CandidateLosses, OriginalLosses, SideBySide
 
 Result = TypeVar("Result", bound=BaseModel)
-Compute = Callable[[str, list[ScoredPassage], Callable[[int], None]], Result]
+Value = TypeVar("Value")
+# A task, and what to do with its result.
+Unit = tuple[Task[Any], Callable[[Any], object]]
 ORIGINAL = "original"
 
 
 @dataclass
 class Session:
     """The model is loaded when it is first needed: a command that is up to date loads none. Without `out`, results are kept in memory. In a
-    `with` block the folder `out` is this session's alone."""
+    `with` block the folder `out` is this session's alone. `workers` measure; what they find is kept by this process."""
 
     folder: ModelFolder
     split: Split
@@ -47,7 +51,10 @@ class Session:
     description: Mapping[str, object] = field(default_factory=dict)
     overwrite: bool = False
     recipe: str | None = None
+    workers: Workers = field(default_factory=ThisProcess)
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
+    _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    _reserved: tuple[int, Cost] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def open(
@@ -64,6 +71,7 @@ class Session:
         recipe: str | None = None,
         device: str = "auto",
         progress: Progress | None = None,
+        workers: Workers | None = None,
     ) -> Session:
         """A session from names: a model, texts, some of their languages, and at most this many test passages per language. `recipe` is
         written beside the results.
@@ -75,7 +83,7 @@ class Session:
             split = replace(split, test=split.test.spread(passages))
         return cls(
             folder, split, options, progress or default_progress(), device,
-            None if out is None else Path(out), description or {}, overwrite, recipe,
+            None if out is None else Path(out), description or {}, overwrite, recipe, workers or ThisProcess(),
         )  # fmt: skip
 
     @classmethod
@@ -93,7 +101,7 @@ class Session:
         other = replace(self, split=split)
         other.__dict__["original"], other.__dict__["dtype"] = self.original, self.dtype
         other.__dict__["store"] = self.store if within is None else SubStore(self.store, within)
-        other._copies = self._copies
+        other._copies, other._made, other._reserved = self._copies, self._made, self._reserved
         return other
 
     def __enter__(self) -> Self:
@@ -102,7 +110,10 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.store.close()
+        try:
+            self.workers.close()
+        finally:
+            self.store.close()
 
     @cached_property
     def original(self) -> LanguageModel:
@@ -141,8 +152,24 @@ class Session:
     def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
         """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice."""
         cost = total(stages)
-        require_memory(cost, self.place)
-        self.progress.say(f"{sentence} This takes {cost}{by_stage(stages)}; existing results are not computed again.")
+        workers, each = self.reserve_workers()
+        require_memory(cost, self.place, beside=[each] * workers if self.workers.here else [])
+        takes = f"This takes {cost}{by_stage(stages)}"
+        if workers:
+            takes += f" in one process; {workers} workers share in it, with {each.memory} more each"
+        self.progress.say(f"{sentence} {takes}; existing results are not computed again.")
+
+    def reserve_workers(self, stages: Sequence[StageCost] | None = None) -> tuple[int, Cost]:
+        """Prepare workers with the memory of these stages; by default, for loading and measuring. Once. Returns their number, 0 if there are
+        none, and what each needs.
+        """
+        if self._reserved is None and self.workers.apart:
+            each = total(stages or [self.costs.loading(), self.costs.measuring(self.split.test)])
+            number = self.workers.reserve(
+                SessionSetup.of(self), gpu=self.place.type == "cuda", memory=each.memory_bytes
+            )
+            self._reserved = number, each
+        return self._reserved or (0, total([]))
 
     def profile(self, texts: Texts, *, name: str = "profile.json") -> Profile:
         """The profile of the model on these texts."""
@@ -172,23 +199,47 @@ class Session:
         name: str,
         texts: Texts,
         kind: type[Result],
-        compute: Compute[Result],
+        task: Callable[[str, list[ScoredPassage]], Task[Result]],
         *,
         key: object,
         title: str = "measuring",
         passes: int = 1,
     ) -> dict[str, Result]:
-        """Results of `compute(language, prepared passages, advance)` by language, computed where `name` and `key` are not in the store.
-        `advance` counts scored tokens over all `passes`.
+        """Results of `task(language, prepared passages)` by language, computed where `name` and `key` are not in the store. Tasks count scored
+        tokens over all `passes`.
         """
-        keys = {code: self.key(passages, key) for code, passages in texts.by_language.items()}
-        pending = [code for code in texts.languages if not self.store.valid(_file(name, code), keys[code])]
+        pending = self.pending(name, key, texts)
         prepared = {code: self.prepared(texts[code]) for code in pending}
-        tokens = sum(passage.scored_tokens for passages in prepared.values() for passage in passages)
-        with self.progress.stage(title, tokens * passes) as advance:
-            for code in pending:
-                self.store.keep(_file(name, code), compute(code, prepared[code], advance), keys[code])
+        units = [self._unit(name, code, texts, key, task(code, prepared[code])) for code in pending]
+        self.hand_out(title, units, total=passes * sum(map(_tokens, prepared.values())))
         return {code: self.store.read(_file(name, code), kind) for code in texts.languages}
+
+    def hand_out(self, title: str, units: Sequence[Unit], *, total: float, workers: Workers | None = None) -> None:
+        """Have tasks done, as one stage of progress."""
+        doing = workers or self.workers
+        with self.progress.stage(title, total, working=lambda: doing.working) as advance:
+            handed = [self.submit(task, advance=advance, done=done, workers=workers) for task, done in units]
+            for pending in handed:
+                pending.result()
+
+    def submit(
+        self,
+        task: Task[Value],
+        *,
+        advance: Advance = lambda units: None,
+        done: Callable[[Value], object] = lambda result: None,
+        workers: Workers | None = None,
+        first: bool = False,
+    ) -> Pending[Value]:
+        """Hand out a task, `first` before all that wait; this process does it when its result is needed. `done` receives the result."""
+        doing = workers or self.workers
+        if doing.apart:
+            self.reserve_workers()
+        return doing.submit(task, self, advance=advance, done=done, first=first)
+
+    def _unit(self, name: str, code: str, texts: Texts, key: object, task: Task[Result]) -> Unit:
+        """A task whose result is kept for a language."""
+        return task, partial(self._keep, _file(name, code), self.key(texts[code], key))
 
     def prepared(self, passages: Passages) -> list[ScoredPassage]:
         return prepare_all(self.original, passages, self.options)
@@ -196,23 +247,35 @@ class Session:
     def original_losses(self, texts: Texts, *, part: str = "test") -> dict[str, PassageLosses]:
         """Losses of the original by language."""
 
-        def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> PassageLosses:
-            return passage_losses(self.original, prepared, advance=advance)
+        def task(code: str, prepared: list[ScoredPassage]) -> OriginalLosses:
+            return OriginalLosses(f"{ORIGINAL}, {code}", prepared)
 
-        return self.by_language(f"{ORIGINAL}/{part}", texts, PassageLosses, compute, key=ORIGINAL)
+        return self.by_language(f"{ORIGINAL}/{part}", texts, PassageLosses, task, key=ORIGINAL)
 
     def losses(self, candidate: Candidate, texts: Texts, *, part: str = "test") -> dict[str, Measurement]:
         """Losses of a candidate and of the original, which is run once for all candidates. There is no divergence; it takes half the time
         of `measure`.
         """
+        return self.losses_of_each([candidate], texts, part=part)[0]
+
+    def losses_of_each(
+        self, candidates: Sequence[Candidate], texts: Texts, *, part: str = "test"
+    ) -> list[dict[str, Measurement]]:
+        """Losses of candidates, one after the other; workers share all of them."""
         original = self.original_losses(texts, part=part)
-
-        def compute(code: str, prepared: list[ScoredPassage], advance: Callable[[int], None]) -> Measurement:
-            with candidate.applied(self.copy(), code) as model:
-                nll = passage_losses(model, prepared, advance=advance).nll
-            return paired(texts[code], original[code], nll, self.options)
-
-        return self.by_language(f"{candidate.name}/{part}", texts, Measurement, compute, key=candidate.key)
+        pending = [(candidate, self._pending(candidate, texts, part)) for candidate in candidates]
+        prepared = {code: self.prepared(texts[code]) for code in {code for _, codes in pending for code in codes}}
+        units = [
+            self._unit(
+                f"{candidate.name}/{part}", code, texts, candidate.key,
+                CandidateLosses(f"{candidate.name}, {code}", candidate, texts[code], prepared[code], original[code]),
+            )
+            for candidate, codes in pending
+            for code in codes
+        ]  # fmt: skip
+        tokens = sum(_tokens(prepared[code]) for _, codes in pending for code in codes)
+        self.hand_out("measuring", units, total=tokens, workers=self._able(candidates))
+        return [self._read(candidate, texts, part) for candidate in candidates]
 
     def measure(
         self, candidates: Sequence[Candidate], texts: Texts, *, part: str = "test"
@@ -220,37 +283,58 @@ class Session:
         """Measurements of candidates by language: losses, divergence and agreement. One pass of the original serves all candidates, at the
         cost of one copy of the model each.
         """
-        pending = [self.pending(candidate.name, candidate.key, texts, part=part) for candidate in candidates]
+        pending = [self._pending(candidate, texts, part) for candidate in candidates]
         missing = {
             code: [candidate for candidate, codes in zip(candidates, pending, strict=True) if code in codes]
             for code in texts.languages
         }
-        total = sum(len(texts[code]) for code, lacking in missing.items() if lacking)
-        with self.progress.stage("measuring", total) as advance:
-            for code, lacking in missing.items():
-                if lacking:
-                    self._measure_side_by_side(lacking, texts[code], part, advance)
+        self._measure([(lacking, texts[code]) for code, lacking in missing.items() if lacking], part)
         return [self._read(candidate, texts, part) for candidate in candidates]
+
+    def measure_each(
+        self, candidates: Sequence[Candidate], texts: Texts, *, part: str = "test"
+    ) -> list[dict[str, Measurement]]:
+        """Measurements of candidates, one after the other, each beside a pass of the original; workers share all of them."""
+        self._measure([([c], texts[code]) for c in candidates for code in self._pending(c, texts, part)], part)
+        return [self._read(candidate, texts, part) for candidate in candidates]
+
+    def _measure(self, pairs: list[tuple[list[Candidate], Passages]], part: str) -> None:
+        """Candidates side by side on each of the passages."""
+
+        def keep(candidates: list[Candidate], passages: Passages, measurements: list[Measurement]) -> None:
+            for candidate, measurement in zip(candidates, measurements, strict=True):
+                self._keep_trial(candidate, measurement, passages, part)
+
+        units: list[Unit] = [
+            (SideBySide(_words(candidates, passages), candidates, passages), partial(keep, candidates, passages))
+            for candidates, passages in pairs
+        ]
+        workers = self._able([candidate for candidates, _ in pairs for candidate in candidates])
+        self.hand_out("measuring", units, total=sum(len(passages) for _, passages in pairs), workers=workers)
+
+    def _able(self, candidates: Iterable[Candidate]) -> Workers:
+        """The workers, if these candidates can be sent to them."""
+        return self.workers if all(isinstance(candidate, Portable) for candidate in candidates) else ThisProcess()
 
     def measure_pooled(self, candidate: Candidate, texts: Texts, *, part: str) -> dict[str, Measurement]:
         """Like `measure`, with all languages in one pass under the same weights. Faster for short texts, but nothing is stored before the
         end.
         """
-        if self.pending(candidate.name, candidate.key, texts, part=part):
+        if self._pending(candidate, texts, part):
             # All languages, even if a killed process kept some: in other batches, others would differ in their last digits.
             pooled = list(texts.by_language.values())
             with candidate.applied(self.copy(), pooled[0].language.code) as model:
                 measurements = measure_pooled(self.original, model, pooled, self.options, progress=self.progress)
             for measurement, passages in zip(measurements, pooled, strict=True):
-                self._keep(candidate, measurement, passages, part)
+                self._keep_trial(candidate, measurement, passages, part)
         return self._read(candidate, texts, part)
 
-    def pending(self, name: str, key: str, texts: Texts, *, part: str = "test") -> list[str]:
-        """Languages in which the candidate of this name and key has not been measured yet."""
+    def pending(self, name: str, key: object, texts: Texts) -> list[str]:
+        """Languages that have no result of this name and key yet."""
         return [
             code
             for code, passages in texts.by_language.items()
-            if not self.store.valid(_file(f"{name}/{part}", code), self.key(passages, key))
+            if not self.store.valid(_file(name, code), self.key(passages, key))
         ]
 
     def copy(self, number: int = 0) -> QuantizedCopy:
@@ -258,31 +342,35 @@ class Session:
             self._copies.append(QuantizedCopy(self.original))
         return self._copies[number]
 
-    def _measure_side_by_side(
-        self, candidates: list[Candidate], passages: Passages, part: str, advance: Callable[[int], None]
-    ) -> None:
-        code = passages.language.code
-        with ExitStack() as stack:
-            models = [
-                stack.enter_context(candidate.applied(self.copy(number), code))
-                for number, candidate in enumerate(candidates)
-            ]
-            measurements = measure_each(self.original, models, passages, self.options, advance=advance)
-        for candidate, measurement in zip(candidates, measurements, strict=True):
-            self._keep(candidate, measurement, passages, part)
+    def once(self, name: Hashable, make: Callable[[], Value]) -> Value:
+        """What `make` makes of the original, kept in memory for later tasks."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast("Value", self._made[name])
 
-    def _keep(self, candidate: Candidate, measurement: Measurement, passages: Passages, part: str) -> None:
-        name = _trial(candidate, part, measurement.language)
-        self.store.keep(name, measurement, self.key(passages, candidate.key))
+    def _pending(self, candidate: Candidate, texts: Texts, part: str) -> list[str]:
+        return self.pending(f"{candidate.name}/{part}", candidate.key, texts)
+
+    def _keep_trial(self, candidate: Candidate, measurement: Measurement, passages: Passages, part: str) -> None:
+        self._keep(
+            _file(f"{candidate.name}/{part}", measurement.language), self.key(passages, candidate.key), measurement
+        )
+
+    def _keep(self, file: str, key: str, result: BaseModel) -> None:
+        self.store.keep(file, result, key)
 
     def _read(self, candidate: Candidate, texts: Texts, part: str) -> dict[str, Measurement]:
-        return {code: self.store.read(_trial(candidate, part, code), Measurement) for code in texts.languages}
-
-
-def _trial(candidate: Candidate, part: str, code: str) -> str:
-    return _file(f"{candidate.name}/{part}", code)
+        return {code: self.store.read(_file(f"{candidate.name}/{part}", code), Measurement) for code in texts.languages}
 
 
 def _file(name: str, code: str) -> str:
     """Name of a result in the store."""
     return f"trials/{name.replace(' ', '-')}/{code}.json"
+
+
+def _tokens(prepared: list[ScoredPassage]) -> int:
+    return sum(passage.scored_tokens for passage in prepared)
+
+
+def _words(candidates: list[Candidate], passages: Passages) -> str:
+    return f"{' and '.join(candidate.name for candidate in candidates)}, {passages.language.code}"

@@ -92,10 +92,11 @@ def test_a_log_has_lines_while_a_step_takes_long():
                 twice.set()
 
     progress = Watched(Terminal(file=file), line_seconds=0.01)
-    with progress.stage("rounding", 4) as advance:
+    with progress.stage("rounding", 4, working=lambda: "worker 1: eng; worker 2: swa") as advance:
         advance(1)
         assert twice.wait(30)
     assert lines_of(file)[1].startswith("rounding: 1 of 4, 0 s")
+    assert lines_of(file)[1].endswith("(worker 1: eng; worker 2: swa)")
 
 
 def test_a_stage_with_nothing_to_do_is_not_shown():
@@ -117,12 +118,13 @@ def test_a_terminal_shows_bars_one_below_the_other_and_leaves_none():
     progress = TerminalProgress(Terminal(file=file, force_terminal=True, width=100))
     with progress.stage("planning", 2) as outer:
         outer(1)
-        with progress.stage("rounding", 84) as inner:
+        with progress.stage("rounding", 84, working=lambda: "worker 1: eng") as inner:
             inner(21)
             assert progress._display is not None
             progress._display.refresh()
     shown = file.getvalue()
     assert "planning" in shown
+    assert "worker 1: eng" in shown
     assert "21 of 84, 0 s" in shown
     assert progress._display is None
 

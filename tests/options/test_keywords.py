@@ -15,7 +15,7 @@ import laaciq
 from laaciq.options import VERBS
 
 # What verbs take beside options: it decides nothing of a result.
-PLAIN = {"out", "overwrite", "device", "progress"}
+PLAIN = {"out", "overwrite", "device", "progress", "workers", "ray"}
 
 
 def accepted(annotation, metadata=()):

@@ -41,6 +41,19 @@ def test_batch_size_and_padding_change_no_passage(architecture, tmp_path):
         np.testing.assert_allclose(getattr(some, name), single, **CLOSE)
 
 
+@pytest.mark.parametrize("architecture", ["llama", "mt5"])
+def test_a_short_text_has_the_same_likelihood_with_any_number_of_threads(architecture, tmp_path):
+    """To the last bit. Alone it would be a product of 5 to 11 rows, which MKL splits between threads."""
+    model = load(find_model(save_tiny(architecture, tmp_path / "model")))
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        passages = [prepare_all(model, passages_of((text,))) for text in ("The cat", "Ok then", "Cats sat.")]
+        found.append([score(model, model, passage).original_nll.tolist() for passage in passages])
+    torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_head_is_given_what_is_scored_alone(architecture, tmp_path, monkeypatch):
     model, _ = pair(architecture, tmp_path)

@@ -13,7 +13,7 @@ from laaciq.planning.rules import make_plans
 from laaciq.quantization.checkpoint import apply_checkpoint, write_checkpoint
 from laaciq.stats.estimate import Estimate
 from laaciq.studies.sweep import sweep, tolerated_bits
-from laaciq.trials import session as session_module
+from laaciq.trials import tasks
 from laaciq.trials.measurement import measure, measure_each
 from laaciq.trials.quantized_copy import copy_of
 from laaciq.trials.session import Session
@@ -53,7 +53,7 @@ def measured(monkeypatch):
         made.append(passages.language.code)
         return measure_each(original, quantized, passages, *rest, **options)
 
-    monkeypatch.setattr(session_module, "measure_each", counted)
+    monkeypatch.setattr(tasks, "measure_each", counted)
     return made
 
 
