@@ -44,7 +44,7 @@ _PANELS = {
     ),
     "Measuring": (
         *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "generate", "numeric_check"),
-        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "device", "workers", "ray"),
+        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "decoding", "device", "workers", "ray"),
         *("max_degradation", "max_disparity", "strict", "lenient"),
     ),
     "Output": ("out", "overwrite", "as_json", "base_model", "name", "license", "config"),
