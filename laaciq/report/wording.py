@@ -222,8 +222,8 @@ def definitions(evaluation: Evaluation) -> list[tuple[str, str]]:
         ("Hurt beyond noise", "The 95 % interval of the loss lies above zero, judged for each language alone."),
         (
             "Intervals of the worst loss and the disparity",
-            "They allow for the choice of the extreme languages, and contain the true value in 95 % of cases or more. If many languages lose "
-            "about the same, they are wider than they would have to be.",
+            "They allow for the choice of the extreme languages, and contained the true value in 93 % or more of simulated cases. If many "
+            "languages lose about the same, they are wider than they would have to be.",
         ),
     ]
 
