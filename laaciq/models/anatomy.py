@@ -87,10 +87,14 @@ class Anatomy:
     token_matrices: tuple[TokenMatrix, ...]
 
     @property
+    def all_matrices(self) -> tuple[LinearLayer | TokenMatrix, ...]:
+        """All matrices that can be quantized."""
+        return (*self.linears, *self.token_matrices)
+
+    @property
     def matrices(self) -> dict[str, torch.Tensor]:
-        """All matrices that can be quantized, by name, as (outputs, inputs)."""
-        linears = {linear.name: linear.matrix for linear in self.linears}
-        return linears | {table.name: table.matrix for table in self.token_matrices}
+        """Their present weights, by name, as (outputs, inputs)."""
+        return {layer.name: layer.matrix for layer in self.all_matrices}
 
     def parameter_count(self, role: Role | None = None) -> int:
         return sum(part.count for part in self.tensors if role is None or part.role == role)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from laaciq.models.checks import check_files, check_loaded, misfit
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
+from laaciq.models.offloading import OffloadedBlocks, hollow_copy, place_blocks, tensor_bytes
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -33,16 +34,36 @@ _SHAPES_DIFFER = "ignore_mismatched_sizes"
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A loaded model with its tokenizer, in evaluation mode."""
+    """A loaded model with its tokenizer, in evaluation mode. Some of its blocks may be `offloaded`: their weights are on the device only
+    while they run, or while they are `present`.
+    """
 
     folder: ModelFolder
     kind: Kind
     module: Any
     tokenizer: Any
+    offloaded: OffloadedBlocks | None = None
 
     @property
     def device(self) -> torch.device:
-        return next(self.module.parameters()).device
+        return next(self.module.parameters()).device if self.offloaded is None else self.offloaded.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of numbers in which it computes."""
+        return self.module.get_input_embeddings().weight.dtype
+
+    @cached_property
+    def blocks(self) -> list[Any]:
+        return [self.module.get_submodule(name) for name in self.anatomy.block_names]
+
+    def present(self, block: int) -> AbstractContextManager[None]:
+        """Context manager: the weights of a block are on the device, and can be read there."""
+        return nullcontext() if self.offloaded is None else self.offloaded.present(block)
+
+    def without_block_weights(self) -> LanguageModel:
+        """A copy whose blocks have no weights."""
+        return replace(self, module=hollow_copy(self.module, self.blocks, self.offloaded), offloaded=None)
 
     @property
     def vocabulary(self) -> int:
@@ -71,8 +92,13 @@ def load(
     device: str = "auto",
     dtype: torch.dtype | None = None,
     form: ForeignFormat | None = None,
+    most_bytes: int | None = None,
+    pinned: bool = True,
 ) -> LanguageModel:
     """Load model and tokenizer. Without a `dtype`, the model computes in float32 on a CPU, elsewhere in the type of the checkpoint.
+
+    With `most_bytes`, its weights take no more than that on the device: blocks that do not fit are offloaded, for a GPU to pinned memory
+    unless they are not to be `pinned`, else they stay in their files.
 
     A checkpoint that another library quantized becomes a plain model with dequantized weights. `form` reads them; by default it is the
     format that config.json names.
@@ -85,24 +111,33 @@ def load(
     with _loading(f"{folder.name} does not load", hint, lambda: misfit(folder, _without_weights(folder)[1])):
         config = read_config(folder)
         kind = _kind(config)
-        default = default_dtype(place)
+        computing = dtype or default_dtype(place)
+        # As it is stored, so that weights that are not needed yet stay in their files; they are converted when they are fetched.
+        read_as = "auto" if most_bytes is not None else computing
         if form is None:
             module, info = _AUTO_CLASS[kind].from_pretrained(
                 folder.path,
                 config=config,
-                dtype=dtype or default,
+                dtype=read_as,
                 output_loading_info=True,
                 **NO_CODE,
                 **gguf_option(folder),
             )
         else:
-            module, info = _dequantized(folder, form, config, dtype or default)
+            module, info = _dequantized(folder, form, config, computing)
         tokenizer = read_tokenizer(folder)
     check_loaded(module, info, folder.name, hint)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():
         warnings.warn(f"{folder.name}: {note}", stacklevel=2)
-    return LanguageModel(folder, kind, module.to(place), tokenizer)
+    model = LanguageModel(folder, kind, module, tokenizer)
+    numbers = computing if isinstance(computing, torch.dtype) else None
+    if most_bytes is None or tensor_bytes(module, numbers) <= most_bytes:
+        module.to(place, numbers)
+        return model
+    pinned = pinned and place.type == "cuda"
+    offloaded = place_blocks(module, model.blocks, place, most_bytes=most_bytes, dtype=numbers, pinned=pinned)
+    return replace(model, offloaded=offloaded)
 
 
 def _dequantized(

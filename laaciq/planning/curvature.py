@@ -4,23 +4,29 @@ To second order, an error Δw raises a passage's loss by ½·(∇NLL·Δw)² on 
 information for the Hessian). Rounding errors of different weights are nearly independent, so only squares remain: ½·Σ E[(∂NLL/∂w)²]·Δw²,
 divided by the passage's tokens. Gradients are those of whole passages, because errors at its tokens add up before they are squared.
 Treating tokens as independent would overestimate value projections by far.
+
+The gradient of a linear layer is gᵀx, with x what it reads and g the gradient of what it returns. It is squared and pooled at once, so that
+gradients of one layer at a time are in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.functional import pad
 
 from laaciq.corpus import Texts
-from laaciq.models import LanguageModel
+from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
 from laaciq.scoring.likelihood import target_losses
-from laaciq.scoring.sequences import prepare_all
+from laaciq.scoring.sequences import ScoredSequence, prepare_all
 
 # Inputs of a row per pool: they mostly share a scale, and so a mean squared error.
 POOLED = 64
@@ -50,35 +56,28 @@ class Curvature:
 
 def measure_curvature(
     model: LanguageModel,
-    matrices: dict[str, torch.Tensor],
+    names: Collection[str],
     texts: Texts,
     options: MeasureOptions,
     *,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> Curvature:
-    """The curvature for the named `matrices`, (outputs, inputs), from the gradients of every passage: parameters of the model or their
-    transposes.
-    """
-    weights = sum(matrix.numel() for matrix in matrices.values())
+    """The curvature for the named matrices of the model, linear layers or token matrices, from the gradients of every passage."""
+    shapes = {layer.name: layer.shape for layer in model.anatomy.all_matrices if layer.name in names}
+    weights = sum(outputs * inputs for outputs, inputs in shapes.values())
     pooled = POOLED if 4 * weights // POOLED * len(texts.languages) <= MOST_BYTES else None
-    sums_by_language: dict[str, list[torch.Tensor]] = {name: [] for name in matrices}
-    with _differentiable(model, matrices) as parameters:
+    sums_by_language: dict[str, list[torch.Tensor]] = {name: [] for name in shapes}
+    squares = _GradientSquares(model, shapes, pooled)
+    with squares.recorded():
         for passages in texts.by_language.values():
-            sums = {name: torch.zeros((), device=model.device) for name in matrices}
             tokens = 0
             for passage in prepare_all(model, passages, options):
                 for sequence in (s for s in passage.sequences if s.targets):
-                    loss = target_losses(model, [sequence]).sum()
-                    gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
-                    for name, gradient in zip(parameters, gradients, strict=True):
-                        if gradient is not None:
-                            square = gradient.float().square()
-                            square = square if square.shape == matrices[name].shape else square.t()
-                            sums[name] = sums[name] + pool(square, pooled or square.shape[1])
+                    squares.add(sequence)
                     tokens += len(sequence.targets)
                 advance(1)
-            for name, total in sums.items():
-                sums_by_language[name].append((total / (2 * max(tokens, 1))).expand(_pools(matrices[name], pooled)))
+            for name, total in squares.take().items():
+                sums_by_language[name].append((total / (2 * max(tokens, 1))).expand(_pools(shapes[name], pooled)))
     return Curvature(
         texts.languages, pooled, {name: torch.stack(by_language) for name, by_language in sums_by_language.items()}
     )
@@ -89,23 +88,96 @@ def pool(values: torch.Tensor, width: int) -> torch.Tensor:
     return pad(values, (0, -values.shape[1] % width)).reshape(len(values), -1, width).sum(-1)
 
 
-def _pools(matrix: torch.Tensor, pooled: int | None) -> tuple[int, int]:
-    return len(matrix), -(-matrix.shape[1] // (pooled or matrix.shape[1]))
+def _pools(shape: tuple[int, int], pooled: int | None) -> tuple[int, int]:
+    return shape[0], -(-shape[1] // (pooled or shape[1]))
 
 
-@contextmanager
-def _differentiable(model: LanguageModel, matrices: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
-    """Context manager: only the parameters behind the matrices have gradients. Yields them."""
-    stored = {parameter.data_ptr(): parameter for parameter in model.module.parameters()}
-    chosen = {name: stored[matrix.data_ptr()] for name, matrix in matrices.items()}
-    before = {parameter: parameter.requires_grad for parameter in stored.values()}
-    try:
-        for parameter in stored.values():
-            parameter.requires_grad_(False)
-        for parameter in chosen.values():
-            parameter.requires_grad_(True)
-        with torch.enable_grad():
-            yield chosen
-    finally:
-        for parameter, wanted in before.items():
-            parameter.requires_grad_(wanted)
+@dataclass
+class _GradientSquares:
+    """Adds up pooled squares of gradients, sequence by sequence."""
+
+    model: LanguageModel
+    shapes: dict[str, tuple[int, int]]
+    pooled: int | None
+    _sums: dict[str, torch.Tensor] = field(default_factory=dict, init=False)
+    _calls: Counter[str] = field(default_factory=Counter, init=False)
+    _gradients: dict[str, torch.Tensor] = field(default_factory=dict, init=False)
+    _embedded: list[torch.Tensor] = field(default_factory=list, init=False)
+    _forward: bool = field(default=False, init=False)
+
+    def take(self) -> dict[str, torch.Tensor]:
+        """The sums since the last call; zero for a matrix that no loss depends on."""
+        sums, self._sums = self._sums, {}
+        return {name: sums.get(name, torch.zeros((), device=self.model.device)) for name in self.shapes}
+
+    def add(self, sequence: ScoredSequence) -> None:
+        self._calls.clear()
+        self._embedded.clear()
+        self._forward = True
+        loss = target_losses(self.model, [sequence]).sum()
+        self._forward = False
+        tables = {name: self.model.module.get_parameter(name) for name in self._tables}
+        leaves = [*tables.values(), *self._embedded]
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+        for name, gradient in zip(tables, gradients, strict=False):
+            if gradient is not None:
+                self._square(name, gradient)
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Context manager: layers and embeddings are watched, and only token matrices have gradients of their own."""
+        module = self.model.module
+        linears = [linear for linear in self.model.anatomy.linears if linear.name in self.shapes]
+        handles: list[Any] = [linear.module.register_forward_hook(self._watch(linear)) for linear in linears]
+        tables = [part for part in module.modules() if isinstance(part, nn.Embedding)]
+        handles += [table.register_forward_hook(self._start_gradients) for table in tables]
+        chosen = [module.get_parameter(name) for name in self._tables]
+        try:
+            for parameter in chosen:
+                parameter.requires_grad_(True)
+            with torch.enable_grad():
+                yield
+        finally:
+            for parameter in chosen:
+                parameter.requires_grad_(False)
+            for handle in handles:
+                handle.remove()
+
+    @property
+    def _tables(self) -> list[str]:
+        return [matrix.name for matrix in self.model.anatomy.token_matrices if matrix.name in self.shapes]
+
+    def _start_gradients(self, module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+        """Without gradients of weights, it is what enters the first block that has one."""
+        if not output.requires_grad:
+            output.requires_grad_(True)
+        self._embedded.append(output)
+
+    def _watch(self, linear: LinearLayer) -> Callable[..., None]:
+        name = linear.name
+
+        def hook(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+            # Offloaded blocks run again in the backward pass; the outputs of the first run have gradients.
+            if not self._forward:
+                return
+            entering = inputs[0].detach()
+            self._calls[name] += 1
+
+            def see(gradient: torch.Tensor) -> None:
+                rows = entering.reshape(-1, entering.shape[-1])
+                added = gradient.reshape(len(rows), -1).t() @ rows
+                # A layer that is called twice has one gradient, the sum.
+                self._gradients[name] = self._gradients[name] + added if name in self._gradients else added
+                self._calls[name] -= 1
+                if not self._calls[name]:
+                    self._square(name, self._gradients.pop(name))
+
+            output.register_hook(see)
+
+        return hook
+
+    @torch.no_grad()
+    def _square(self, name: str, gradient: torch.Tensor) -> None:
+        square = gradient.float().square()
+        pooled = pool(square, self.pooled or square.shape[1])
+        self._sums[name] = self._sums[name] + pooled if name in self._sums else pooled

@@ -30,6 +30,8 @@ class BlockCalls:
         self._calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         # By block: what it returned beside hidden states in its last run; see `_parts`.
         self._beside: dict[int, tuple[Any, ...] | None] = {}
+        # An offloaded block has a `forward` of its own.
+        self._forwards = [block.__dict__.get("forward") for block in blocks]
 
         def record(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
             index = len(self._calls)
@@ -86,8 +88,10 @@ class BlockCalls:
             block.forward = returning(others)
 
     def _restore_blocks(self) -> None:
-        for block in self.blocks:
+        for block, forward in zip(self.blocks, self._forwards, strict=True):
             block.__dict__.pop("forward", None)
+            if forward is not None:
+                block.forward = forward
 
 
 def _parts(output: Any) -> tuple[torch.Tensor, tuple[Any, ...] | None]:
