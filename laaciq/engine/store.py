@@ -83,6 +83,10 @@ class Store(ABC):
     def records(self, beginnings: Sequence[str]) -> list[Record]:
         """The results whose names begin so."""
 
+    @abstractmethod
+    def drop(self, beginning: str) -> None:
+        """Remove folders whose names begin so: what was kept in case the command is killed, and is not needed any more."""
+
     def result(self, name: str, kind: type[Result], key: str, compute: Callable[[], Result]) -> Result:
         """The result of that name, read if still valid, else computed and kept."""
         if self.valid(name, key):
@@ -128,6 +132,9 @@ class SubStore(Store):
         inside = self._store.records([f"{self._prefix}/{beginning}" for beginning in beginnings])
         return [record._replace(name=record.name.removeprefix(f"{self._prefix}/")) for record in inside]
 
+    def drop(self, beginning: str) -> None:
+        self._store.drop(f"{self._prefix}/{beginning}")
+
     def finish(self) -> None:
         """The whole store is finished, and closed, by whoever opened it."""
 
@@ -147,7 +154,7 @@ class MemoryStore(Store):
         return tempfile.TemporaryDirectory(prefix="laaciq-")
 
     def valid(self, name: str, key: str) -> bool:
-        return name in self._results and self._results[name][0] == key
+        return self._folders.get(name) == key or (name in self._results and self._results[name][0] == key)
 
     def keep(self, name: str, result: BaseModel, key: str) -> None:
         self._results[name] = (key, result)
@@ -177,6 +184,11 @@ class MemoryStore(Store):
             for name, (key, result) in self._results.items()
             if name.startswith(tuple(beginnings))
         ]
+
+    def drop(self, beginning: str) -> None:
+        for name in [name for name in self._folders if name.startswith(beginning)]:
+            remove(Path(self._temporary.name) / name)
+            del self._folders[name]
 
     def finish(self) -> None:
         pass
@@ -271,6 +283,14 @@ class RunFolder(Store):
                     text = read_text(path, UNREADABLE, within=self.path, most=MOST_DATA_BYTES)
                     records.append(Record(name, key, text))
         return records
+
+    def drop(self, beginning: str) -> None:
+        folders = [name for name in self._output.listed if name.startswith(beginning) and name.endswith("/")]
+        names = {name.removesuffix("/") for name in folders}
+        # Keys first: a folder without its key counts for nothing.
+        self._output.remove(map(_key_file, names))
+        self._output.remove(folders)
+        self._used -= names
 
     def finish(self) -> None:
         """Note that the command reached its end, and remove the results of a command that it replaced."""

@@ -19,7 +19,6 @@ from laaciq.planning.rules import held_out
 from laaciq.planning.search import FRONT
 from laaciq.planning.search_space import FORMATS, TRIED_OUTPUTS
 from laaciq.planning.tensor_groups import base_plans
-from laaciq.quantization.model import MOMENT_BYTES
 from laaciq.quantization.operations import block_by_block, grid_search, inverse, rounding, second_moments, tuning
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, validation_passages
@@ -166,14 +165,15 @@ class _Quantizing:
         return costs.stage("curvature", work, more_bytes=kept + 8 * shape.weights)
 
     def _gains(self) -> Work:
-        """Cost of the second moments of every layer, in as many passes as their memory requires, and of their pivots."""
+        """Cost of the second moments of every layer, and of their pivots."""
         shape = self.costs.shape
-        passes = ceil(4 * sum(i * i for block in shape.matrices for _, i in block) / MOMENT_BYTES)
         factors = sum((inverse(inputs) for block in shape.inputs for inputs in block), Work())
-        return second_moments(shape, self.calibrated) * max(1, passes) + factors
+        return second_moments(shape, self.calibrated) + factors
 
     def _moment_bytes(self) -> float:
-        return min(MOMENT_BYTES, 4 * sum(i * i for block in self.costs.shape.matrices for _, i in block)) * 1.5
+        """Second moments of the layers of one block, and what factorizes the widest."""
+        shape = self.costs.shape
+        return max(4 * sum(i * i for i in block) for block in shape.inputs) * 1.5 + 40 * shape.widest**2
 
     def _prediction(self) -> Work:
         """Cost of rounding some outputs of every tensor to nearest in every format."""

@@ -23,10 +23,11 @@ from laaciq.planning.results import PlanLosses, PredictedLosses, Probe
 from laaciq.planning.rules import equal_weights
 from laaciq.planning.search_space import FORMATS, SearchSpace, make_search_space, second_order_gain
 from laaciq.planning.tensor_groups import base_plans, make_tensor_groups
+from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.hessian import Hessian
-from laaciq.quantization.model import moment_parts, quantize_model
+from laaciq.quantization.model import quantize_model
 from laaciq.quantization.plan import Plan, TensorPlan, count_size
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
@@ -124,12 +125,12 @@ class Planner:
         def compute() -> PredictedLosses:
             model, progress = self.session.original, self.session.progress
             sample = self.calibration.texts.spread(self.share(self.preset.curvature))
-            matrices = {tensor.name: model.anatomy.matrices[tensor.name] for tensor in self.tensors}
+            names = {tensor.name for tensor in self.tensors}
             with progress.stage("curvature", sum(map(len, sample.by_language.values()))) as advance:
-                curvature = measure_curvature(model, matrices, sample, self.session.options, advance=advance)
+                curvature = measure_curvature(model, names, sample, self.session.options, advance=advance)
             gains = self._gains()
             with progress.stage("predicting losses", len(groups)) as advance:
-                space = make_search_space(groups, matrices, curvature, gains, advance=advance)
+                space = make_search_space(groups, model, curvature, gains, advance=advance)
             return PredictedLosses(losses=[losses.tolist() for losses in space.losses])
 
         kept = self.session.store.result("planning/predicted-losses.json", PredictedLosses, key, compute)
@@ -137,18 +138,21 @@ class Planner:
         return SearchSpace(self.languages, groups, losses, np.ones(len(self.languages)))
 
     def _gains(self) -> dict[str, float]:
+        """The gain of second-order rounding by layer, from the second moments of its inputs, block by block."""
         model = self.session.original
         gains: dict[str, float] = {}
         sample = replace(self.calibration, texts=self.calibration.texts.spread(self.calibration_passages))
-        linears = list(model.anatomy.linears)
-        parts = list(moment_parts(linears))
-        with self.session.progress.stage("second moments", float(len(parts))) as advance:
-            for part in parts:
-                moments = sample.second_moments(model, part, self.languages, advance=advance)
+        stream = BlockStream(model, sample, equal_weights(self.languages))
+        with self.session.progress.stage("second moments", len(model.blocks)) as advance:
+            for index in range(len(model.blocks)):
+                linears = [linear for linear in model.anatomy.linears if linear.block == index]
+                with model.present(index):
+                    moments = stream.pass_through(index, linears)
                 # Layers that read the same input share one matrix.
-                distinct = {id(matrix): matrix for matrix in moments.values()}
+                distinct = {id(seen): seen.moments for seen in moments.values()}
                 by_matrix = {key: second_order_gain(Hessian(matrix)) for key, matrix in distinct.items()}
-                gains |= {name: by_matrix[id(matrix)] for name, matrix in moments.items()}
+                gains |= {name: by_matrix[id(seen)] for name, seen in moments.items()}
+                advance(1)
         return gains
 
     def allocate(

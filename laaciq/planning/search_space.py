@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.options import Effort
 from laaciq.planning.curvature import Curvature
 from laaciq.quantization import quantize_matrix
@@ -79,34 +80,43 @@ class SearchSpace:
 
 def make_search_space(
     groups: list[TensorGroup],
-    matrices: dict[str, torch.Tensor],
+    model: LanguageModel,
     curvature: Curvature,
     gains: dict[str, float],
     *,
     advance: Callable[[int], None] = lambda groups: None,
 ) -> SearchSpace:
     """The search space: every tensor is rounded to nearest in every format. `gains` are those of second-order rounding."""
+    layers = {layer.name: layer for layer in model.anatomy.all_matrices}
     losses = []
     for group in groups:
-        rows = [
-            sum(_losses(plan, matrices[plan.name], curvature, gains.get(plan.name, 1.0)) for plan in plans)
-            for plans in group.choices
-        ]
+        rows = [np.zeros(len(curvature.languages))] * len(group.choices)
+        for number, tensor in enumerate(group.choices[0]):
+            wanted = _tried_outputs(model, layers[tensor.name])
+            for choice, plans in enumerate(group.choices):
+                gain = gains.get(tensor.name, 1.0)
+                rows[choice] = rows[choice] + _losses(plans[number], wanted, curvature, gain)
         losses.append(np.stack(rows))
         advance(1)
     return SearchSpace(curvature.languages, groups, losses, np.ones(len(curvature.languages)))
 
 
-def _losses(plan: TensorPlan, matrix: torch.Tensor, curvature: Curvature, gain: float) -> np.ndarray:
+def _tried_outputs(model: LanguageModel, layer: LinearLayer | TokenMatrix) -> torch.Tensor:
+    """Some outputs of a matrix, on the model's device."""
+    step = max(1, layer.shape[0] // TRIED_OUTPUTS)
+    # Of an offloaded block, only these are copied.
+    return layer.matrix.detach()[::step].to(model.device).float()
+
+
+def _losses(plan: TensorPlan, wanted: torch.Tensor, curvature: Curvature, gain: float) -> np.ndarray:
     if not plan.quantized:
         return np.zeros(len(curvature.languages))
-    step = max(1, len(matrix) // TRIED_OUTPUTS)
-    wanted = matrix.detach()[::step].float()
     # Weighting inputs needs text; plain squared errors rank the formats the same.
     nearest = plan.model_copy(
         update={"shape": tuple(wanted.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
     )
     errors = (quantize_matrix(wanted, nearest).dequantize(nearest) - wanted).square()
+    step = max(1, plan.shape[0] // TRIED_OUTPUTS)
     return (1.0 if plan.rounding == "nearest" else gain) * curvature.losses(plan.name, errors, step)
 
 

@@ -99,7 +99,7 @@ class _Collector:
 
     def __init__(self, model: LanguageModel, passages: Passages) -> None:
         self.model = model
-        self.blocks = [model.module.get_submodule(name) for name in model.anatomy.block_names]
+        self.blocks = model.blocks
         self.in_encoder = blocks_in_encoder(model)
         self.activations = Activations()
         self.passages = passages
@@ -127,7 +127,7 @@ class _Collector:
 
     def _block_hook(self, index: int) -> Callable[..., None]:
         def hook(module: Any, inputs: Any, output: Any) -> None:
-            self.states[index] = (output[0] if isinstance(output, tuple) else output).float()
+            self.states[index] = output[0] if isinstance(output, tuple) else output
 
         return hook
 
@@ -164,20 +164,20 @@ class _Collector:
         # Encoder and decoder read different positions; all other models have one mask, under False.
         for side, mask in self.masks.items():
             members = [index for index in self.states if self.in_encoder[index] == side]
-            norms = torch.stack([self.states[index].norm(dim=-1) for index in members])
+            norms = torch.stack([self.states[index].float().norm(dim=-1) for index in members])
             sink = _sinks(norms, mask)
             plain = (mask & ~sink).float()
             if not side and total.last_block is not None:
                 total.tokens += int(mask.sum())
                 total.sinks += int(sink.sum())
                 for row, owner in enumerate(self.owners):
-                    rows = self.states[blocks - 1][row][plain[row] > 0]
+                    rows = self.states[blocks - 1][row][plain[row] > 0].float()
                     total.last_block.add(self.passages.documents[owner], rows)
             for row, index in enumerate(members):
                 total.norm_sums[index] += (norms[row] * plain).sum().item()
                 total.norm_tokens[index] += plain.sum().item()
                 total.sink_norm_sums[index] += (norms[row] * sink).sum().item()
-                sums = torch.einsum("btw,bt->bw", self.states[index], plain)
+                sums = torch.einsum("btw,bt->bw", self.states[index].float(), plain)
                 np.add.at(total.passage_sums[index], self.owners, sums.cpu().numpy())
                 np.add.at(total.passage_tokens[index], self.owners, plain.sum(1).cpu().numpy())
 

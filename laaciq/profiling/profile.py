@@ -209,7 +209,10 @@ class _Reader:
     def _columns(self, name: str) -> ColumnSums:
         """Column sums of a linear layer's weights, computed once for all languages."""
         if not self.columns:
-            self.columns = {linear.name: ColumnSums.of(linear.matrix) for linear in self.model.anatomy.linears}
+            for block in range(len(self.blocks)):
+                linears = [linear for linear in self.model.anatomy.linears if linear.block == block]
+                with self.model.present(block):
+                    self.columns |= {linear.name: ColumnSums.of(linear.matrix) for linear in linears}
         return self.columns[name]
 
 

@@ -54,7 +54,7 @@ class BlockStream:
         beside_original: bool = False,
     ) -> None:
         self.model, self.beside_original = model, beside_original
-        self.blocks = [model.module.get_submodule(name) for name in model.anatomy.block_names]
+        self.blocks = model.blocks
         self.in_encoder = blocks_in_encoder(model)
         passages = {code: prepare_whole(model, calibration.texts[code], calibration.options) for code in weights}
         batched = batched_by_language(model, passages)
@@ -64,8 +64,12 @@ class BlockStream:
             self.batches.append(_Batch(calls, by_side, calls.entering[0], calls.entering[0]))
 
     @torch.inference_mode()
-    def second_moments(self, index: int, layers: list[LinearLayer]) -> dict[str, SecondMoments]:
-        """Σ_λ w_λ E_λ of the inputs of a block's layers. The block's weights are still the original's."""
+    def second_moments(
+        self, index: int, layers: list[LinearLayer], *, leave: bool = False
+    ) -> dict[str, SecondMoments]:
+        """Σ_λ w_λ E_λ of the inputs of a block's layers. The block's weights are still the original's. With `leave`, the texts then leave the
+        block.
+        """
         sums = MomentSums()
         for batch in self.batches:
             # Inputs that come from no block are the same for both.
@@ -91,7 +95,15 @@ class BlockStream:
                 leaving = batch.run(index)
             if self.beside_original and not beside:
                 batch.original = leaving
+            if leave:
+                batch.hidden = leaving
+                batch.calls.forget(index)
         return sums.by_layer
+
+    @torch.inference_mode()
+    def pass_through(self, index: int, layers: list[LinearLayer]) -> dict[str, SecondMoments]:
+        """As `second_moments`, and pass the texts through the block, whose weights do not change."""
+        return self.second_moments(index, layers, leave=True)
 
     @torch.inference_mode()
     def advance(self, index: int) -> None:
@@ -99,3 +111,9 @@ class BlockStream:
         for batch in self.batches:
             batch.hidden = batch.run(index)
             batch.calls.forget(index)
+
+    @torch.inference_mode()
+    def advance_original(self, index: int) -> None:
+        """Pass the original's texts through block `index`, whose weights are still the original's: for a block that is rounded already."""
+        for batch in self.batches if self.beside_original else ():
+            batch.original = batch.run(index, original=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +9,8 @@ import torch
 
 from laaciq.corpus import Texts
 from laaciq.errors import BadOption
-from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import MeasureOptions
-from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.results import Profile
-from laaciq.quantization.second_moments import second_moments
 
 
 @dataclass(frozen=True)
@@ -55,17 +51,3 @@ class Calibration:
         squares = np.stack([activations.input_mean_squares(tensor) for activations in chosen])
         relative = torch.tensor(squares / np.maximum(squares.mean(1, keepdims=True), 1e-30), dtype=torch.float32)
         return TensorCalibration(relative.to(device), float(np.mean([a.effective_kurtosis for a in chosen])))
-
-    def second_moments(
-        self,
-        model: LanguageModel,
-        layers: list[LinearLayer],
-        languages: list[str],
-        *,
-        advance: Callable[[float], None] = lambda share: None,
-    ) -> dict[str, torch.Tensor]:
-        """E[xxᵀ] of the layers' inputs by layer, over all tokens and averaged over the languages. `advance` as in
-        `laaciq.quantization.second_moments.second_moments`.
-        """
-        passages = {code: prepare_whole(model, self.texts[code], self.options) for code in languages}
-        return second_moments(model, layers, passages, advance=advance)

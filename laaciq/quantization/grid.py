@@ -6,6 +6,7 @@ Symmetric (mid-tread): w ≈ s·c with c from −q to q, q = 2^(B−1) − 1. Af
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +71,7 @@ class QuantizedMatrix:
         return weights if self.kept is None else self.kept.put_into(weights)
 
 
-Layers = list[tuple[TensorPlan, QuantizedMatrix]]
+Layers = Sequence[tuple[TensorPlan, QuantizedMatrix]]
 
 
 def grid_between(low: torch.Tensor, high: torch.Tensor, plan: TensorPlan, dtype: torch.dtype) -> Grid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 
 import torch
 
@@ -21,10 +22,9 @@ from laaciq.quantization.operations import rounding_share
 from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.refit import refit_scales
 from laaciq.quantization.second_moments import SecondMoments
+from laaciq.quantization.stored_layers import RoundedBlocks, StoredLayers
 from laaciq.quantization.tuning import tune
-
-# Memory for the second moments that tables need. If those of a model do not fit, it is read once per part that does.
-MOMENT_BYTES = 2**31
+from laaciq.quantization.tuning_state import KeptEpochs
 
 
 def quantize_model(
@@ -33,43 +33,57 @@ def quantize_model(
     calibration: Calibration | None = None,
     *,
     rounded: Layers | None = None,
+    kept: RoundedBlocks | None = None,
     progress: Progress = Progress(),
     title: str = "rounding",
 ) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
     """Every tensor that the plan quantizes, and tuned replacements of other tensors, by name.
 
     Only a tuned plan needs all tensors at once; otherwise they come one at a time. `rounded` holds the plan's layers if planning has
-    rounded them already. Rounding is a stage of `progress` under the `title`, tuning is another.
+    rounded them already. `kept` keeps what is rounded, block by block, and tuned, epoch by epoch: what is there already is not done again.
+    Rounding is a stage of `progress` under the `title`, tuning is another.
     """
-    layers: Iterable[tuple[TensorPlan, QuantizedMatrix]] = rounded or []
     if rounded is None:
-        layers = _shown(quantize_layers(model, plan, calibration), plan, progress, title)
-    if not plan.tuned:
-        return layers, {}
+        parts = _shown(_parts(model, plan, calibration, kept), plan, progress, title)
+        if kept is None and not plan.tuned:
+            return chain.from_iterable(parts), {}
+        rounded = StoredLayers.joined([StoredLayers.of(part, model.device) for part in parts], model.device)
+    if not plan.tuned or not rounded:
+        return rounded, {}
     if calibration is None:
         raise BadOption("a tuned plan needs calibration text: give texts")
-    all_layers = list(layers)
-    if not all_layers:
-        return [], {}
-    tuned = tune(model, plan, all_layers, calibration, epochs=plan.tuned, progress=progress)
+    epochs = None if kept is None else KeptEpochs(kept.store, kept.key, plan.tuned)
+    tuned = tune(model, plan, rounded, calibration, epochs=plan.tuned, kept=epochs, progress=progress)
     return tuned.layers, tuned.others
 
 
-def _shown(
-    layers: Iterator[tuple[TensorPlan, QuantizedMatrix]], plan: Plan, progress: Progress, title: str
-) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
-    """The layers, each counted by the cost of its rounding."""
+def rounds_with_text(plan: Plan) -> bool:
+    """True if layers are rounded block by block, each on what the quantized blocks before it return."""
+    return any(tensor.quantized and tensor.rounding != "nearest" for tensor in plan.in_blocks)
+
+
+def _shown(parts: Iterator[Layers], plan: Plan, progress: Progress, title: str) -> Iterator[Layers]:
+    """The parts, each counted by the cost of its rounding."""
     costs = {tensor.name: rounding_share(tensor) for tensor in plan.tensors}
     with progress.stage(title, sum(costs.values())) as advance:
-        for tensor, matrix in layers:
-            yield tensor, matrix
-            advance(costs[tensor.name])
+        for part in parts:
+            tensors = part.plans.values() if isinstance(part, StoredLayers) else [tensor for tensor, _ in part]
+            cost = sum(costs[tensor.name] for tensor in tensors)
+            yield part
+            advance(cost)
 
 
 def quantize_layers(
     model: LanguageModel, plan: Plan, calibration: Calibration | None = None
 ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
     """Every tensor that the plan quantizes, embeddings first, one at a time. `calibration` is needed if the plan names languages."""
+    return chain.from_iterable(_parts(model, plan, calibration))
+
+
+def _parts(
+    model: LanguageModel, plan: Plan, calibration: Calibration | None, kept: RoundedBlocks | None = None
+) -> Iterator[Layers]:
+    """The tensors in parts: as many at a time as are rounded together, or `kept` together."""
     linears = {linear.name: linear for linear in model.anatomy.linears}
     token_matrices = {matrix.name: matrix for matrix in model.anatomy.token_matrices}
     for tensor in plan.tensors:
@@ -78,36 +92,49 @@ def quantize_layers(
             raise BrokenModel(
                 f"this plan is for another model: {model.folder.name} has no {tensor.shape} {tensor.name}"
             )
-    chosen = [linears[tensor.name] for tensor in plan.in_blocks if tensor.quantized]
+    by_block: list[list[LinearLayer]] = [[] for _ in model.blocks]
+    for tensor in plan.in_blocks:
+        if tensor.quantized:
+            by_block[linears[tensor.name].block].append(linears[tensor.name])
     looked_up = [token_matrices[tensor.name] for tensor in plan.token_matrices if tensor.quantized]
-    if any(plan[linear.name].rounding != "nearest" for linear in chosen):
-        yield from _block_by_block(model, plan, chosen, looked_up, calibration)
+    if rounds_with_text(plan):
+        yield from _block_by_block(model, plan, by_block, looked_up, calibration, kept)
         return
     for matrix in looked_up:
-        yield plan[matrix.name], quantize_matrix(matrix.matrix, plan[matrix.name])
-    for part in moment_parts(chosen) if plan.tables else [chosen]:
-        by_table = []
-        if plan.tables and calibration is not None:
-            by_table = [calibration.second_moments(model, part, members) for members in plan.tables]
-        for linear in part:
-            tensor = plan[linear.name]
-            known = (
-                calibration.of(linear.name, plan.languages, model.device) if calibration and plan.languages else None
-            )
-            quantized = quantize_matrix(linear.matrix, tensor, known)
-            if by_table:
-                tables = [refit_scales(linear.matrix, quantized, tensor, moments[linear.name]) for moments in by_table]
-                quantized = replace(quantized, tables=torch.stack(tables))
-            yield tensor, quantized
+        yield [(plan[matrix.name], quantize_matrix(matrix.matrix, plan[matrix.name]))]
+    streams: list[BlockStream] = []
+    if plan.tables and calibration is not None:
+        streams = [BlockStream(model, calibration, _equal(members)) for members in plan.tables]
+    for index, in_block in enumerate(by_block):
+        with model.present(index):
+            by_table = [stream.pass_through(index, in_block) for stream in streams]
+            for linear in in_block:
+                tensor = plan[linear.name]
+                known = (
+                    calibration.of(linear.name, plan.languages, model.device)
+                    if calibration and plan.languages
+                    else None
+                )
+                quantized = quantize_matrix(linear.matrix, tensor, known)
+                if by_table:
+                    seen = [moments[linear.name].moments for moments in by_table]
+                    tables = [refit_scales(linear.matrix, quantized, tensor, moments) for moments in seen]
+                    quantized = replace(quantized, tables=torch.stack(tables))
+                yield [(tensor, quantized)]
+
+
+def _equal(languages: list[str]) -> dict[str, float]:
+    return dict.fromkeys(languages, 1 / len(languages))
 
 
 def _block_by_block(
     model: LanguageModel,
     plan: Plan,
-    linears: list[LinearLayer],
+    by_block: list[list[LinearLayer]],
     looked_up: list[TokenMatrix],
     calibration: Calibration | None,
-) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
+    kept: RoundedBlocks | None,
+) -> Iterator[Layers]:
     """Every layer, rounded with the moments of its inputs from the quantized embeddings and blocks before it. Afterwards the model is as
     before.
     """
@@ -119,25 +146,41 @@ def _block_by_block(
         for matrix in looked_up:
             tensor = plan[matrix.name]
             quantized = quantize_matrix(matrix.matrix, tensor)
-            with torch.no_grad():
-                matrix.matrix.copy_(quantized.dequantize(tensor))
-            yield tensor, quantized
+            _put(matrix, quantized, tensor)
+            yield [(tensor, quantized)]
         # This reads all embeddings; from here on only blocks are run.
-        beside = any(plan[linear.name].rounding == "compensated" for linear in linears)
+        beside = any(plan[linear.name].rounding == "compensated" for layers in by_block for linear in layers)
         stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
-    for index in range(len(model.anatomy.block_names)):
-        in_block = [linear for linear in linears if linear.block == index]
-        moments = stream.second_moments(index, in_block)
-        with _restored(in_block):
-            rounded: dict[str, QuantizedMatrix] = {}
-            for linear in in_block:
-                if linear.name not in rounded:
-                    rounded |= _round_shared(linear, in_block, plan, moments)
-                tensor, quantized = plan[linear.name], rounded.pop(linear.name)
-                with torch.no_grad():
-                    linear.matrix.copy_(quantized.dequantize(tensor))
-                yield tensor, quantized
+    for index, in_block in enumerate(by_block):
+        tensors = [plan[linear.name] for linear in in_block]
+        with model.present(index), _restored(in_block):
+            part: Layers | None = None if kept is None else kept.block(index, tensors, model.device)
+            if part is None:
+                rounded = dict(_round_block(stream, index, in_block, plan))
+                part = [(tensor, rounded[tensor.name]) for tensor in tensors]
+            else:
+                stream.advance_original(index)
+            for linear, (tensor, quantized) in zip(in_block, part, strict=True):
+                _put(linear, quantized, tensor)
+            if kept is not None and not isinstance(part, StoredLayers):
+                part = kept.keep(index, StoredLayers.of(part, model.device))
+            yield part
             stream.advance(index)
+
+
+def _round_block(
+    stream: BlockStream, index: int, layers: list[LinearLayer], plan: Plan
+) -> Iterator[tuple[str, QuantizedMatrix]]:
+    """The layers of a block by name, those that read the same input together."""
+    moments = stream.second_moments(index, layers)
+    for linear in layers:
+        if linear.name in moments:
+            yield from _round_shared(linear, layers, plan, moments).items()
+
+
+@torch.no_grad()
+def _put(layer: LinearLayer | TokenMatrix, quantized: QuantizedMatrix, plan: TensorPlan) -> None:
+    layer.matrix.copy_(quantized.dequantize(plan))
 
 
 def _round_shared(
@@ -174,17 +217,3 @@ def _restored(layers: Sequence[LinearLayer | TokenMatrix]) -> Iterator[None]:
         with torch.no_grad():
             for layer, original in zip(layers, before, strict=True):
                 layer.matrix.copy_(original)
-
-
-def moment_parts(linears: list[LinearLayer]) -> Iterator[list[LinearLayer]]:
-    """The layers in order, as many at a time as have second moments within `MOMENT_BYTES`."""
-    part: list[LinearLayer] = []
-    total = 0
-    for linear in linears:
-        size = 4 * linear.shape[1] ** 2
-        if part and total + size > MOMENT_BYTES:
-            yield part
-            part, total = [], 0
-        part.append(linear)
-        total += size
-    yield part

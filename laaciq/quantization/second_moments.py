@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from laaciq.models import LanguageModel, LinearLayer
-from laaciq.profiling.activations import blocks_in_encoder, mask_for, read_masks
-from laaciq.scoring.likelihood import batch_tokens, batches, read_through
+from laaciq.profiling.activations import read_masks
+from laaciq.scoring.likelihood import batch_tokens, batches
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Weight of every token of a batch, (rows, positions), zero on padding: under True for an encoder, under False for all else.
@@ -105,31 +105,6 @@ def batched_by_language(
         ([pool[owner][0] for owner in owners], sequences)
         for owners, sequences in batches([passage for _, passage in pool], batch_tokens(model))
     ]
-
-
-@torch.inference_mode()
-def second_moments(
-    model: LanguageModel,
-    layers: list[LinearLayer],
-    passages: Mapping[str, list[ScoredPassage]],
-    *,
-    advance: Callable[[float], None] = lambda share: None,
-) -> dict[str, torch.Tensor]:
-    """E[xxᵀ] of the layers' inputs in `model` by layer, averaged over languages. `advance` receives the share of all tokens in each batch."""
-    batched = batched_by_language(model, passages)
-    tokens = sum(len(sequence) for _, sequences in batched for sequence in sequences)
-    weights = token_weights(model, batched, dict.fromkeys(passages, 1 / len(passages)))
-    in_encoder = blocks_in_encoder(model)
-    sums = MomentSums()
-    for (_, sequences), by_side in zip(batched, weights, strict=True):
-
-        def add(layer: LinearLayer, inputs: torch.Tensor, by_side: TokenWeights = by_side) -> None:
-            sums.add(layer, inputs, mask_for(inputs, by_side, in_encoder[layer.block]))
-
-        with watched(layers, add):
-            read_through(model, sequences)
-        advance(sum(map(len, sequences)) / tokens)
-    return {name: layer_sums.moments for name, layer_sums in sums.by_layer.items()}
 
 
 @contextmanager

@@ -15,76 +15,116 @@ from torch import nn
 from torch.func import functional_call
 
 from laaciq.models import LanguageModel
+from laaciq.models.offloading import BlockTensors, OffloadedBlocks
 from laaciq.quantization.grid import Grid, Layers, QuantizedMatrix, group
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.stored_layers import StoredLayers
 
 
 class Student(nn.Module):
     """Runs the original's code on other parameters, in float32. Only tensors that are not quantized are copied, and the original does not
     change. Token matrices have scales like all others.
+
+    The weights of a block are dequantized when it runs. With `recompute` they are dequantized again for its gradients, and only the packed
+    codes of all blocks stay in memory; otherwise all unpacked codes do.
     """
 
-    def __init__(self, model: LanguageModel, layers: Layers) -> None:
+    def __init__(self, model: LanguageModel, layers: StoredLayers, *, recompute: bool) -> None:
         super().__init__()
-        self.original = model.module
         self.layers = layers
-        transposed = {linear.name for linear in model.anatomy.linears if linear.transposed}
-        self.turned = [tensor.name in transposed for tensor, _ in layers]
-        quantized = {id(model.module.get_parameter(tensor.name)) for tensor, _ in layers}
+        self._unpacked = {} if recompute else {tensor.name: matrix for tensor, matrix in layers}
+        linears = {linear.name: linear for linear in model.anatomy.linears}
+        self._transposed = {name for name, linear in linears.items() if linear.transposed}
+        self.copy = model.without_block_weights()
+        self._block_names = model.anatomy.block_names
+        quantized = {id(model.module.get_parameter(tensor.name)) for tensor in layers.plans.values()}
         others = {name: p.detach() for name, p in model.module.named_parameters() if id(p) not in quantized}
-        vectors = {name: p for name, p in others.items() if p.ndim == 1}
-        self.fixed = {name: to_16bit(p).float() for name, p in others.items() if name not in vectors}
-        self.starts = {name: p.float() for name, p in vectors.items()}
-        self.units = {name: float(p.square().mean().sqrt()) for name, p in self.starts.items()}
-        self.scale_steps = nn.ParameterList([torch.zeros_like(q.grid.scales, dtype=torch.float32) for _, q in layers])
-        self.vector_steps = nn.ParameterList([torch.zeros_like(p) for p in self.starts.values()])
+        self._fixed = {name: to_16bit(p.to(model.device)).float() for name, p in others.items() if p.ndim != 1}
+        self._starts = {name: p.to(model.device).float() for name, p in others.items() if p.ndim == 1}
+        self._units = {name: float(p.square().mean().sqrt()) for name, p in self._starts.items()}
+        self._buffers_of_blocks = [dict(block.named_buffers()) for block in model.blocks]
+        self.scale_steps = nn.ParameterList(
+            [torch.zeros(tensor.grid_shape, device=model.device) for tensor in layers.plans.values()]
+        )
+        self.vector_steps = nn.ParameterList([torch.zeros_like(p) for p in self._starts.values()])
+        self._steps = dict(zip(layers.plans, self.scale_steps, strict=True))
+        in_blocks = tuple(f"{name}." for name in self._block_names)
+        names = [*self._fixed, *self._starts, *layers.plans]
+        self._outside = [name for name in names if not name.startswith(in_blocks)]
+        self._inside = [[name for name in names if name.startswith(block)] for block in in_blocks]
+        self.offloaded = OffloadedBlocks(
+            dict(enumerate(self.copy.blocks)), self, model.device, recompute=recompute
+        )
 
     def forward(self, **arguments: Any) -> Any:
-        values: dict[str, torch.Tensor] = dict(self.fixed)
-        for (tensor, matrix), steps, turned in zip(self.layers, self.scale_steps, self.turned, strict=True):
-            weights = _Dequantized.apply(steps, matrix, tensor)
-            values[tensor.name] = weights.t() if turned else weights
-        for name, moved in self._moved().items():
-            values[name] = moved + (to_16bit(moved.detach()).float() - moved.detach())
-        return functional_call(self.original, values, kwargs=arguments)
+        return functional_call(self.copy.module, self._values(self._outside), kwargs=arguments)
+
+    def fetch(self, index: int) -> BlockTensors:
+        """The weights of a block by name within it, with their gradients: `BlockSource`."""
+        prefix = f"{self._block_names[index]}."
+        values = {name.removeprefix(prefix): value for name, value in self._values(self._inside[index]).items()}
+        device = self.offloaded.device
+        return values | {name: value.to(device) for name, value in self._buffers_of_blocks[index].items()}
 
     def get_output_embeddings(self) -> nn.Module | None:
-        return self.original.get_output_embeddings()
+        return self.copy.module.get_output_embeddings()
 
-    def _moved(self) -> dict[str, torch.Tensor]:
-        pairs = zip(self.starts.items(), self.vector_steps, strict=True)
-        return {name: start + self.units[name] * steps for (name, start), steps in pairs}
+    def _values(self, names: list[str]) -> dict[str, torch.Tensor]:
+        values: dict[str, torch.Tensor] = {}
+        for name in names:
+            if name in self._fixed:
+                values[name] = self._fixed[name]
+            elif name in self._starts:
+                moved = self._moved(name)
+                values[name] = moved + (to_16bit(moved.detach()).float() - moved.detach())
+            else:
+                weights = _Dequantized.apply(self._steps[name], self, name)
+                values[name] = weights.t() if name in self._transposed else weights
+        return values
+
+    def matrix(self, name: str) -> QuantizedMatrix:
+        """A layer with its first scales."""
+        return self._unpacked[name] if name in self._unpacked else self.layers.matrix(name)
+
+    @property
+    def _vectors(self) -> dict[str, nn.Parameter]:
+        return dict(zip(self._starts, self.vector_steps, strict=True))
+
+    def _moved(self, name: str) -> torch.Tensor:
+        return self._starts[name] + self._units[name] * self._vectors[name]
 
     @torch.no_grad()
-    def stored(self) -> tuple[Layers, Mapping[str, torch.Tensor]]:
+    def stored(self) -> tuple[StoredLayers, Mapping[str, torch.Tensor]]:
         """The layers with their present scales, and gains and biases by name, in 16 bits."""
-        layers = [
-            (tensor, replace(matrix, grid=_moved_grid(matrix.grid, steps)))
-            for (tensor, matrix), steps in zip(self.layers, self.scale_steps, strict=True)
-        ]
-        return layers, {name: to_16bit(moved) for name, moved in self._moved().items()}
+        scales = {
+            name: _moved_scales(self.layers.parts[name]["scales"].to(steps.device), steps)
+            for name, steps in self._steps.items()
+        }
+        return self.layers.with_scales(scales), {name: to_16bit(self._moved(name)) for name in self._starts}
 
 
-def _moved_grid(grid: Grid, steps: torch.Tensor) -> Grid:
+def _moved_scales(scales: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     """s₀·exp(θ) in the type of s₀, within its range; a scale of zero stays zero."""
-    bounds = torch.finfo(grid.scales.dtype)
-    moved = (grid.scales.float() * steps.exp()).clamp(bounds.smallest_normal, bounds.max)
-    return Grid(moved.where(grid.scales > 0, 0.0).to(grid.scales.dtype), grid.zeros)
+    bounds = torch.finfo(scales.dtype)
+    moved = (scales.float() * steps.exp()).clamp(bounds.smallest_normal, bounds.max)
+    return moved.where(scales > 0, 0.0).to(scales.dtype)
 
 
 class _Dequantized(torch.autograd.Function):
     """θ → W. The backward pass needs only the codes: storing them as floats would take as much memory again as the weights."""
 
     @staticmethod
-    def forward(ctx: Any, steps: torch.Tensor, matrix: QuantizedMatrix, plan: TensorPlan) -> torch.Tensor:
-        ctx.plan, ctx.matrix = plan, replace(matrix, grid=_moved_grid(matrix.grid, steps))
-        return ctx.matrix.dequantize(plan)
+    def forward(ctx: Any, steps: torch.Tensor, student: Student, name: str) -> torch.Tensor:
+        ctx.student, ctx.name = student, name
+        ctx.save_for_backward(steps)
+        return _present(student, name, steps).dequantize(student.layers.plans[name])
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         """∂/∂θ = s·Σ u·∂/∂w over the group's units u; kept weights do not depend on scales."""
-        (gradient,), plan, matrix = gradients, ctx.plan, ctx.matrix
+        (gradient,), plan = gradients, ctx.student.layers.plans[ctx.name]
+        matrix = _present(ctx.student, ctx.name, *ctx.saved_tensors)
         if matrix.kept is not None:
             gradient = matrix.kept.put_into(gradient, 0.0)
         units = matrix.grid.units(group(matrix.codes, plan), plan.bits)
@@ -92,3 +132,9 @@ class _Dequantized(torch.autograd.Function):
         if plan.group_size == "tensor":
             by_group = by_group.sum().reshape(1, 1)
         return matrix.grid.scales.float() * by_group, None, None
+
+
+def _present(student: Student, name: str, steps: torch.Tensor) -> QuantizedMatrix:
+    """A layer with its present scales."""
+    matrix = student.matrix(name)
+    return replace(matrix, grid=Grid(_moved_scales(matrix.grid.scales, steps.detach()), matrix.grid.zeros))

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from laaciq.corpus.texts import Passages
+from laaciq.engine.fast_products import fast_products
 from laaciq.engine.progress import Advance, Progress
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
@@ -24,7 +25,10 @@ from laaciq.profiling.activations import prepare_whole
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan
+from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.quantization.student import Student
+from laaciq.quantization.tuning_state import KeptEpochs, TuningState
+from laaciq.scoring.last_hidden import LastHidden
 from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
@@ -37,8 +41,8 @@ SCALE_RATE, VECTOR_RATE = 2e-3, 8e-4
 STEP_TOKENS = 512
 # Calibration passages per validation passage that the epoch is chosen by.
 _LEARNED_FOR_ONE = 4
-# Cost of a token in forward passes: the original, the student and its gradients on calibration text, both models on validation text.
-_LEARNED, _CHECKED = 4, 2
+# Cost of a token in forward passes: the student and its gradients on calibration text, both models on validation text.
+_LEARNED, _CHECKED = 3, 2
 # In a masked model, one token in this many is masked.
 _MASKED_EVERY = 7
 
@@ -61,12 +65,18 @@ def tune(
     calibration: Calibration,
     *,
     epochs: int,
+    kept: KeptEpochs | None = None,
+    recompute: bool | None = None,
     progress: Progress = Progress(),
 ) -> Tuned:
     """`layers` tuned towards `model`, which does not change, on the languages that the plan weighs.
 
-    The result is never worse than untuned on validation text. Calibration text cannot decide that: the codes were rounded to fit it.
+    The result is never worse than untuned on validation text. Calibration text cannot decide that: the codes were rounded to fit it. `kept`
+    keeps every epoch; those that are there are not done again. `recompute` as in `Student`: by default on an accelerator, and if blocks of
+    the model are offloaded.
     """
+    if recompute is None:
+        recompute = model.device.type != "cpu" or model.offloaded is not None
     texts = calibration.texts.select(plan.languages)
     if plan.passages is not None:
         texts = texts.spread(plan.passages)
@@ -76,8 +86,8 @@ def tune(
         {code: _prediction_tasks(model, part[code], calibration.options) for code in plan.weights}
         for part in (texts, checked)
     )
-    student = Student(model, layers)
-    student_model = replace(model, module=student)
+    student = Student(model, StoredLayers.of(layers, model.device), recompute=recompute)
+    student_model = replace(model, module=student, offloaded=student.offloaded)
     pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
     by_token = weights_by_token(pool, plan.weights)
     steps = max(1, round(sum(len(s) for _, s in pool) / STEP_TOKENS))
@@ -85,24 +95,32 @@ def tune(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: (1 + math.cos(math.pi * step / (epochs * steps))) / 2
     )
-    best = student.stored()
     chance = random.Random(calibration.options.seed)
     # On a CPU, dequantizing once more is cheaper than computing padding; an accelerator gets whole steps.
     most = STEP_TOKENS if model.device.type == "cpu" else max(batch_tokens(model), STEP_TOKENS)
     checking = _CHECKED * sum(passage.scored_tokens for passages in held.values() for passage in passages)
-    learning = _LEARNED * sum(len(s) for _, s in pool)
-    with progress.stage("tuning", float(epochs * learning + (epochs + 1) * checking)) as advance:
-        divergences = [_divergence(model, student_model, held, plan.weights, advance)]
-        for _ in range(epochs):
-            for step in _steps(pool, steps, chance):
-                for codes, sequences in _batched(step, most):
-                    weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
-                    _descend(model, student_model, sequences, torch.tensor(weights, device=model.device) * steps)
-                optimizer.step()
-                optimizer.zero_grad()
-                schedule.step()
-                advance(_LEARNED * sum(len(s) for _, s in step))
-            divergences.append(_divergence(model, student_model, held, plan.weights, advance))
+    tokens = sum(len(s) for _, s in pool)
+    total = float(tokens + epochs * _LEARNED * tokens + (epochs + 1) * checking)
+    with progress.stage("tuning", total) as advance, fast_products():
+        original = LastHidden(model, [s for _, s in pool], advance=advance)
+        state = TuningState(student, optimizer, schedule)
+        divergences, best = state.divergences, student.stored()
+        for epoch in range(epochs + 1):
+            shuffled = list(_steps(pool, steps, chance)) if epoch else []
+            if kept is not None and kept.restore(epoch, state):
+                advance(checking + (_LEARNED * tokens if epoch else 0))
+            else:
+                for step in shuffled:
+                    for codes, sequences in _batched(step, most):
+                        weights = [by_token[code] for code, s in zip(codes, sequences, strict=True) for _ in s.targets]
+                        _descend(original, student_model, sequences, torch.tensor(weights, device=model.device) * steps)
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    schedule.step()
+                    advance(_LEARNED * sum(len(s) for _, s in step))
+                divergences.append(_divergence(model, student_model, held, plan.weights, advance))
+                if kept is not None:
+                    kept.keep(epoch, state)
             if divergences[-1] == min(divergences):
                 best = student.stored()
     return Tuned(*best, divergences)
@@ -116,10 +134,11 @@ def validation_passages(learned: int) -> int:
 def _rates(student: Student) -> list[dict[str, Any]]:
     """Parameter groups with their learning rates. Gains and biases act on all weights, so they use the mean number of bits."""
     by_bits: dict[int, list[torch.nn.Parameter]] = {}
-    for (tensor, _), steps in zip(student.layers, student.scale_steps, strict=True):
+    tensors = list(student.layers.plans.values())
+    for tensor, steps in zip(tensors, student.scale_steps, strict=True):
         by_bits.setdefault(tensor.bits, []).append(steps)
-    weights = sum(tensor.weights for tensor, _ in student.layers)
-    mean = sum(tensor.bits * tensor.weights for tensor, _ in student.layers) / weights
+    weights = sum(tensor.weights for tensor in tensors)
+    mean = sum(tensor.bits * tensor.weights for tensor in tensors) / weights
     scales = [{"params": parameters, "lr": SCALE_RATE * 2.0 ** (3 - bits)} for bits, parameters in by_bits.items()]
     return [*scales, {"params": list(student.vector_steps), "lr": VECTOR_RATE * 2.0 ** (3 - mean)}]
 
@@ -161,19 +180,18 @@ def _batched(step: list[tuple[str, ScoredSequence]], most: int) -> Iterator[tupl
 
 
 def _descend(
-    model: LanguageModel, student: LanguageModel, sequences: list[ScoredSequence], weights: torch.Tensor
+    original: LastHidden, student: LanguageModel, sequences: list[ScoredSequence], weights: torch.Tensor
 ) -> None:
     """Add the gradient of Σ weight·KL(p ‖ q), which is weight·(q − p) for the logits of q. The original's logits are kept for one batch
     only.
     """
-    with torch.no_grad():
-        wanted = target_logits(model, sequences)
+    wanted = original.logits(sequences)
     given = target_logits(student, sequences)
-    with torch.no_grad():
+    with torch.inference_mode():
         # In place of the original's logits, a few rows at a time.
         for p, q, weight in zip(*(t.split(COMPARED_ROWS) for t in (wanted, given, weights)), strict=True):
             p.copy_((q.softmax(-1) - p.softmax(-1)) * weight[:, None])
-    given.backward(wanted)
+    given.backward(wanted.clone())
 
 
 def _divergence(

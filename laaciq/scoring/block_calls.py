@@ -3,6 +3,8 @@ states, and so can what follows the last block."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -28,10 +30,8 @@ class BlockCalls:
         self.model, self.blocks, self.sequences = model, blocks, sequences
         self.entering: dict[int, torch.Tensor] = {}
         self._calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-        # By block: what it returned beside hidden states in its last run; see `_parts`.
+        # By block: what it returned beside hidden states in its last run; see `split_output`.
         self._beside: dict[int, tuple[Any, ...] | None] = {}
-        # An offloaded block has a `forward` of its own.
-        self._forwards = [block.__dict__.get("forward") for block in blocks]
 
         def record(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
             index = len(self._calls)
@@ -43,25 +43,21 @@ class BlockCalls:
 
         def skip_blocks(module: Any, arguments: tuple[Any, ...], output: Any) -> None:
             """If blocks pass on nothing but hidden states, their arguments do not depend on what they compute, and blocks need not run."""
-            hidden, beside = _parts(output)
+            hidden, beside = split_output(output)
             if not any(in_encoder) and all(part is None for part in beside or ()):
-                self._replace_blocks(hidden, [beside] * len(blocks))
+                stack.enter_context(returning(blocks, hidden, [beside] * len(blocks)))
 
         handles: list[Any] = [block.register_forward_pre_hook(record, with_kwargs=True) for block in blocks]
         handles.append(blocks[0].register_forward_hook(skip_blocks))
-        try:
-            read_through(model, sequences)
-        except _AllRecorded:
-            pass
-        finally:
+        with ExitStack() as stack, suppress(_AllRecorded):
             for handle in handles:
-                handle.remove()
-            self._restore_blocks()
+                stack.callback(handle.remove)
+            read_through(model, sequences)
 
     def run(self, index: int, hidden: torch.Tensor) -> torch.Tensor:
         """The output of block `index`, with its present weights, for these hidden states."""
         arguments, options = _with_hidden(*self._calls[index], hidden)
-        hidden, self._beside[index] = _parts(self.blocks[index](*arguments, **options))
+        hidden, self._beside[index] = split_output(self.blocks[index](*arguments, **options))
         return hidden
 
     def forget(self, index: int) -> None:
@@ -72,29 +68,33 @@ class BlockCalls:
 
     def losses(self, hidden: torch.Tensor) -> torch.Tensor:
         """−log p of every target, in nats, if the last block returns these hidden states. Every block must have been run once."""
-        try:
-            self._replace_blocks(hidden, [self._beside[index] for index in range(len(self.blocks))])
+        with returning(self.blocks, hidden, [self._beside[index] for index in range(len(self.blocks))]):
             return target_losses(self.model, self.sequences)
-        finally:
-            self._restore_blocks()
 
-    def _replace_blocks(self, leaving: torch.Tensor, beside: list[tuple[Any, ...] | None]) -> None:
-        """Let every block return `leaving` at once; the rest of the model is unchanged."""
 
-        def returning(others: tuple[Any, ...] | None) -> Any:
-            return lambda *arguments, **options: leaving if others is None else (leaving, *others)
+@contextmanager
+def returning(
+    blocks: list[nn.Module], hidden: torch.Tensor, beside: Sequence[tuple[Any, ...] | None]
+) -> Iterator[None]:
+    """Context manager: every block returns `hidden` at once, with what it returns `beside` it; the rest of the model is unchanged."""
+    # An offloaded block has a `forward` of its own.
+    before = [block.__dict__.get("forward") for block in blocks]
 
-        for block, others in zip(self.blocks, beside, strict=True):
-            block.forward = returning(others)
+    def constant(others: tuple[Any, ...] | None) -> Any:
+        return lambda *arguments, **options: hidden if others is None else (hidden, *others)
 
-    def _restore_blocks(self) -> None:
-        for block, forward in zip(self.blocks, self._forwards, strict=True):
+    try:
+        for block, others in zip(blocks, beside, strict=True):
+            block.forward = constant(others)
+        yield
+    finally:
+        for block, forward in zip(blocks, before, strict=True):
             block.__dict__.pop("forward", None)
             if forward is not None:
                 block.forward = forward
 
 
-def _parts(output: Any) -> tuple[torch.Tensor, tuple[Any, ...] | None]:
+def split_output(output: Any) -> tuple[torch.Tensor, tuple[Any, ...] | None]:
     """Hidden states, and what a block returns beside them: None where it returns nothing else."""
     return (output[0], output[1:]) if isinstance(output, tuple) else (output, None)
 

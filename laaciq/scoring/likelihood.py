@@ -21,6 +21,8 @@ from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Bound for one model and one batch, on a CPU and on an accelerator; sets the number of tokens per batch.
 LOGITS_BYTES, ACCELERATOR_LOGITS_BYTES = 128 * 2**20, 2**31
+# More tokens are no faster on an accelerator, and all blocks' outputs of a batch are in memory at times.
+ACCELERATOR_TOKENS = 8192
 # Fewest rows of a matrix product. MKL splits the sums of 5 to 11 rows between threads, and they end in other digits for another number of them.
 LEAST_ROWS = 12
 # Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
@@ -48,8 +50,14 @@ def bits_per_byte(nats: float, byte_count: int) -> float:
 
 def batch_tokens(model: LanguageModel) -> int:
     """Padded tokens in a batch, so that its logits stay within bounds."""
-    bound = LOGITS_BYTES if model.device.type == "cpu" else ACCELERATOR_LOGITS_BYTES
-    return max(64, bound // (4 * model.vocabulary))
+    on_cpu = model.device.type == "cpu"
+    return tokens_per_batch(model.vocabulary, on_cpu=on_cpu)
+
+
+def tokens_per_batch(vocabulary: int, *, on_cpu: bool) -> int:
+    if on_cpu:
+        return max(64, LOGITS_BYTES // (4 * vocabulary))
+    return max(64, min(ACCELERATOR_TOKENS, ACCELERATOR_LOGITS_BYTES // (4 * vocabulary)))
 
 
 def score(
@@ -152,9 +160,14 @@ def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int
 
 def target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
     """The logits that score each target, one row per target, in float32."""
+    return _logits_at(model, sequences, *target_positions(model, sequences))
+
+
+def target_positions(model: LanguageModel, sequences: list[ScoredSequence]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row and column, in a batch of these sequences, of the logits that score each target."""
     row = torch.tensor([i for i, s in enumerate(sequences) for _ in s.positions], device=model.device)
     column = torch.tensor([p for s in sequences for p in s.positions], device=model.device)
-    return _logits_at(model, sequences, row, column)
+    return row, column
 
 
 def read_through(model: LanguageModel, sequences: list[ScoredSequence]) -> None:

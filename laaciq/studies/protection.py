@@ -34,7 +34,7 @@ class ProtectableBlocks:
     @torch.no_grad()
     def __init__(self, model: LanguageModel, plan: Plan) -> None:
         self.model = model
-        self.blocks: list[nn.Module] = [model.module.get_submodule(name) for name in model.anatomy.block_names]
+        self.blocks: list[nn.Module] = model.blocks
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._weights: list[list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]] = [[] for _ in self.blocks]
         for tensor, quantized in quantize_layers(model, plan):

@@ -17,7 +17,7 @@ from laaciq.models.loading import skeleton
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.redundancy import FOLDS
-from laaciq.scoring.likelihood import ACCELERATOR_LOGITS_BYTES, LOGITS_BYTES
+from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape, Reading, scoring
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.measurement import SERVED_PROBE
@@ -138,7 +138,7 @@ class CostModel:
     @property
     def batch_tokens(self) -> int:
         """Like `laaciq.scoring.likelihood.batch_tokens`, for the device where the model will be."""
-        return max(64, self._logits_bound // (4 * self.shape.vocabulary))
+        return tokens_per_batch(self.shape.vocabulary, on_cpu=self.device.type == "cpu")
 
     def scored(self, texts: Texts) -> Reading:
         """All languages together, as in scoring."""
@@ -232,7 +232,7 @@ class CostModel:
 
     @property
     def _logits_bound(self) -> int:
-        return LOGITS_BYTES if self.device.type == "cpu" else ACCELERATOR_LOGITS_BYTES
+        return 4 * self.shape.vocabulary * self.batch_tokens
 
     @property
     def _file_bytes(self) -> int:

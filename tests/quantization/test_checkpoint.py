@@ -256,17 +256,6 @@ def test_large_models_are_written_in_shards(tmp_path, monkeypatch):
         assert torch.equal(loaded, dequantized_copy(model, tmp_path / "checkpoint").module(ids).logits)
 
 
-def test_second_moments_in_parts_are_the_same(tmp_path, monkeypatch):
-    """A model too large for one pass is passed over several times."""
-    model = load(find_model(save_tiny("llama", tmp_path / "model")))
-    known = calibrate(model)
-    for name in ("whole", "parts"):
-        quantize(model, tmp_path / name, known, method="adaptive", table_overhead=2.0)
-        monkeypatch.setattr("laaciq.quantization.model.MOMENT_BYTES", 10_000)
-    whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
-
-
 def test_changing_the_type_of_a_model_leaves_what_is_stored(tmp_path):
     model = load(find_model(save_tiny("llama", tmp_path / "model")))
     quantize(model, tmp_path / "checkpoint")

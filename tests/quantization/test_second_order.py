@@ -7,7 +7,7 @@ import laaciq
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
-from laaciq.profiling.activations import prepare_whole
+from laaciq.profiling.activations import blocks_in_encoder, mask_for, prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.blockwise import BlockStream
@@ -16,6 +16,8 @@ from laaciq.quantization.hessian import DAMPING, Hessian, inverse_factor
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.second_moments import MomentSums, batched_by_language, token_weights, watched
+from laaciq.scoring.likelihood import read_through
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa"]
@@ -112,13 +114,30 @@ def calibrate(model, languages=FEW):
     return Calibration(profile_model(model, texts, options, outlier_kurtosis=50), texts, options)
 
 
+@torch.inference_mode()
+def moments_of_a_pass(model, calibration, languages=FEW):
+    """E[xxᵀ] of every layer's inputs by name, averaged over languages, from passes over the whole model."""
+    passages = {code: prepare_whole(model, calibration.texts[code], calibration.options) for code in languages}
+    batched = batched_by_language(model, passages)
+    weights = token_weights(model, batched, dict.fromkeys(languages, 1 / len(languages)))
+    in_encoder, sums = blocks_in_encoder(model), MomentSums()
+    for (_, sequences), by_side in zip(batched, weights, strict=True):
+
+        def add(layer, inputs, by_side=by_side):
+            sums.add(layer, inputs, mask_for(inputs, by_side, in_encoder[layer.block]))
+
+        with watched(list(model.anatomy.linears), add):
+            read_through(model, sequences)
+    return {name: seen.moments for name, seen in sums.by_layer.items()}
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_block_by_block_is_what_a_whole_pass_sees(architecture, tmp_path):
     """As long as nothing is quantized: the blocks, run one at a time, see the inputs of a pass over the model."""
     model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
     calibration = calibrate(model)
     linears = list(model.anatomy.linears)
-    whole = calibration.second_moments(model, linears, FEW)
+    whole = moments_of_a_pass(model, calibration)
     stream = BlockStream(model, calibration, dict.fromkeys(FEW, 0.5))
     for index in range(len(model.anatomy.block_names)):
         single = [linear for linear in linears if linear.block == index]
@@ -142,7 +161,7 @@ def test_moments_are_of_all_tokens_that_are_read(tmp_path):
             model.module(torch.tensor([sequence.inputs]))
     handle.remove()
     rows = torch.cat(seen)
-    (single,) = calibration.second_moments(model, [linear], ["eng"]).values()
+    single = BlockStream(model, calibration, {"eng": 1.0}).second_moments(0, [linear])[linear.name].moments
     torch.testing.assert_close(single, rows.T @ rows / len(rows))
 
 
@@ -156,7 +175,7 @@ def test_later_blocks_are_calibrated_on_what_earlier_ones_became(architecture, t
     assert [tensor.name for tensor, _ in layers] == [tensor.name for tensor in plan.tensors]
     # The model itself is what it was.
     assert all(torch.equal(linear.matrix, old) for linear, old in zip(model.anatomy.linears, before, strict=True))
-    alone = calibration.second_moments(model, list(model.anatomy.linears), FEW)
+    alone = moments_of_a_pass(model, calibration)
     differs = {}
     for (tensor, quantized), linear in zip(layers, model.anatomy.linears, strict=True):
         moments = alone[tensor.name]
