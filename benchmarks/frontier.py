@@ -36,7 +36,7 @@ from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, MeasureOptions, WeightOpti
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
 from laaciq.planning.rules import served_languages
 from laaciq.profiling.profile import profile_model
-from laaciq.quantization.model import quantize_model
+from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
 
@@ -113,10 +113,9 @@ class Draw:
     def _ours(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
         began = time.perf_counter()
         calibration = calibrate(session, options)
-        decision, rounded = decide(session, options, calibration)
-        plan = decision.plans.first
-        layers, others = quantize_model(session.original, plan, calibration, rounded=rounded)
-        quantized = list(layers), others
+        plan = decide(session, options, calibration).plans.first
+        layers, others = session.quantized(plan, calibration)
+        quantized = StoredLayers.of(layers, session.original.device), others
         if session.place.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began

@@ -45,7 +45,7 @@ def plan(
             f"Planning the storage of {session.folder.name}.",
             estimate_stages(session.costs, session.split, quantizing, last="plan"),
         )
-        decision, _ = decide(session, quantizing, calibrate(session, quantizing))
+        decision = decide(session, quantizing, calibrate(session, quantizing))
         planning = cast("Planning", decision.planning)  # method 'planned' always has one
         if file is not None:
             text = planning.plan.model_dump_json(indent=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -16,7 +17,7 @@ from laaciq.planning.decision import calibrate, decide, decision_key
 from laaciq.planning.estimate import estimate_stages
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint import write_checkpoint
-from laaciq.quantization.grid import Layers
+from laaciq.quantization.model import Quantized
 from laaciq.quantization.plan import PlanSet
 from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
@@ -59,8 +60,8 @@ def quantize(
                 estimate_stages(session.costs, session.split, quantizing, last="checkpoint"),
             )
             calibration = calibrate(session, quantizing)
-            decision, rounded = decide(session, quantizing, calibration)
-            write_checkpoints(session, decision.plans, folder, calibration=calibration, rounded=rounded)
+            decision = decide(session, quantizing, calibration)
+            write_checkpoints(session, decision.plans, folder, quantize_plans(session, decision.plans, calibration))
         return decision.plans
 
     key = key_of("quantize", decision_key(opened, quantizing))
@@ -71,14 +72,12 @@ def quantize(
     return QuantizeResult(model=opened.folder.name, plans=plans, folders=folders)
 
 
-def write_checkpoints(
-    session: Session, plans: PlanSet, root: Path, *, calibration: Calibration | None, rounded: Layers | None = None
-) -> None:
-    """Write the checkpoint of every plan, to `root` or, if there are several, to one folder each. `rounded` are the layers of a single plan
-    that planning has already rounded.
-    """
+def quantize_plans(session: Session, plans: PlanSet, calibration: Calibration | None) -> dict[str, Quantized]:
+    """The model quantized by every plan. What is rounded on text is kept in the session's store until the checkpoints are written."""
+    return {name: session.quantized(plan, calibration) for name, plan in plans.plans.items()}
+
+
+def write_checkpoints(session: Session, plans: PlanSet, root: Path, quantized: Mapping[str, Quantized]) -> None:
+    """Write the checkpoint of every plan, to `root` or, if there are several, to one folder each."""
     for name, folder in plans.folders(root).items():
-        write_checkpoint(
-            session.original, plans.plans[name], folder,
-            calibration=calibration, rounded=rounded, progress=session.progress,
-        )  # fmt: skip
+        write_checkpoint(session.original, plans.plans[name], folder, quantized=quantized[name])

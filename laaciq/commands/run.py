@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from laaciq.commands.opening import open_session
-from laaciq.commands.quantize import write_checkpoints
+from laaciq.commands.quantize import quantize_plans, write_checkpoints
 from laaciq.corpus import Texts
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
@@ -30,6 +30,7 @@ from laaciq.planning.screening import Screening, screen_profile
 from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
+from laaciq.quantization.model import Quantized
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
@@ -178,29 +179,37 @@ class Chain:
         """The layers of an arm that needs no planning, from a worker; None if its checkpoint is there."""
         if self.session.store.valid(arm.checkpoint, arm.key):
             return None
-        decision, _ = decide(self.session, arm.options, calibration)
+        decision = decide(self.session, arm.options, calibration)
         return self.session.submit(RoundPlan(arm.trial, decision.plans.first))
 
     def _store(self, arm: Arm, calibration: Calibration, ahead: Pending[Layers] | None) -> StoredArm:
         """Decide how the model is stored, and write its checkpoints. `ahead` are its layers, if a worker rounds them."""
-        session, rounded = self.session, None
-
-        def compute() -> Decision:
-            nonlocal rounded
-            decision, rounded = decide(session, arm.options, calibration)
-            return decision
-
-        decision = session.store.result(arm.plans, Decision, arm.key, compute)
-
-        def fill(root: Path) -> None:
-            layers = rounded if ahead is None else ahead.result()
-            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=layers)
-
-        root = session.store.folder(arm.checkpoint, arm.key, fill).absolute()
+        session = self.session
+        decision = session.store.result(arm.plans, Decision, arm.key, lambda: decide(session, arm.options, calibration))
+        root = self._checkpoint(session, arm.checkpoint, arm.key, decision.plans, calibration, ahead)
         test = self._with_checkpoint(decision.plans)
         if left_out := [code for code in session.split.test.languages if code not in test.languages]:
             session.progress.say(f"Not served, so without a checkpoint: {', '.join(left_out)}.")
         return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
+
+    @staticmethod
+    def _checkpoint(
+        session: Session,
+        name: str,
+        key: str,
+        plans: PlanSet,
+        calibration: Calibration | None,
+        ahead: Pending[Layers] | None = None,
+    ) -> Path:
+        """The folder of checkpoints, written unless it is there. What was kept of their layers in case of a kill is not needed after it."""
+        quantized: dict[str, Quantized] = {}
+        if not session.store.valid(name, key):
+            quantized = quantize_plans(session, plans, calibration) if ahead is None else {"": (ahead.result(), {})}
+        root = session.store.folder(name, key, lambda folder: write_checkpoints(session, plans, folder, quantized))
+        for plan in plans.plans.values():
+            if (blocks := session.rounded_blocks(plan, calibration)) is not None:
+                blocks.drop()
+        return root.absolute()
 
     def _with_checkpoint(self, plans: PlanSet) -> Texts:
         """Test text of the languages that some checkpoint serves."""
@@ -225,14 +234,11 @@ class Chain:
         calibration = calibrate(session, stored.arm.options)
         key = decision_key(session, stored.arm.options)
 
-        def fill(root: Path) -> None:
-            decision, rounded = decide(session, stored.arm.options, calibration)
-            session.store.keep("plans.json", decision, key)
-            write_checkpoints(session, decision.plans, root, calibration=calibration, rounded=rounded)
-
         session.progress.say(f"Draw {draw + 1} of {self.options.draws} of the calibration text.")
-        root = session.store.folder("checkpoint", key, fill).absolute()
-        plans = session.store.read("plans.json", Decision).plans
+        plans = session.store.result(
+            "plans.json", Decision, key, lambda: decide(session, stored.arm.options, calibration)
+        ).plans
+        root = self._checkpoint(session, "checkpoint", key, plans, calibration)
         (measured,) = session.measure([Checkpoints("run", key, plans, root)], stored.test)
         return evaluate_trial(session, measured, stored.test, quantized=describe(plans))
 

@@ -84,7 +84,7 @@ class OffloadedBlocks:
 
     def _attach(self) -> None:
         for index, block in self._blocks.items():
-            block.forward = partial(self._forward, index, block.forward)  # type: ignore[method-assign]
+            block.forward = partial(self._forward, index, block.forward)
 
     def _forward(self, index: int, forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         def run(*arguments: Any, **options: Any) -> Any:

@@ -17,7 +17,6 @@ from laaciq.planning.results import Planning
 from laaciq.planning.rules import make_plans, reads_profile
 from laaciq.planning.search import search_plan
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan, PlanSet, count_size
 from laaciq.strict import StrictModel
 from laaciq.trials.session import Session
@@ -34,18 +33,18 @@ class Decision(StrictModel):
     planning: Planning | None = None
 
 
-def decide(session: Session, options: WeightOptions, calibration: Calibration | None) -> tuple[Decision, Layers | None]:
-    """The decision, and the layers that planning has already rounded, if any."""
+def decide(session: Session, options: WeightOptions, calibration: Calibration | None) -> Decision:
+    """The decision. Layers that planning has rounded for it are in the session's store."""
     model = session.original
     if options.plan is not None:
         plan = read_plan_file(Path(options.plan), model.anatomy, session.split.calibration.languages)
-        return Decision(plans=PlanSet(plans={"": plan})), None
+        return Decision(plans=PlanSet(plans={"": plan}))
     if find_method(options.method).planned and calibration is not None:
-        planning, layers = search_plan(session, calibration, options)
-        return Decision(plans=PlanSet(plans={"": planning.plan}), planning=planning), layers
+        planning = search_plan(session, calibration, options)
+        return Decision(plans=PlanSet(plans={"": planning.plan}), planning=planning)
     profile = None if calibration is None else calibration.profile
     plans = make_plans(model.anatomy, options, profile, served_bound=session.options.served_bound)
-    return Decision(plans=plans), None
+    return Decision(plans=plans)
 
 
 def calibrate(session: Session, options: WeightOptions, *, profile: str = "profile.json") -> Calibration | None:

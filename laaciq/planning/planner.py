@@ -5,13 +5,11 @@ Planning reads calibration and validation text, never test text. Slow results ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 
 import numpy as np
-import torch
 
 from laaciq.corpus import Texts
 from laaciq.engine.store import key_of
@@ -25,9 +23,8 @@ from laaciq.planning.search_space import FORMATS, SearchSpace, make_search_space
 from laaciq.planning.tensor_groups import base_plans, make_tensor_groups
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.grid import Layers
 from laaciq.quantization.hessian import Hessian
-from laaciq.quantization.model import quantize_model
+from laaciq.quantization.model import Quantized
 from laaciq.quantization.plan import Plan, TensorPlan, count_size
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
@@ -56,11 +53,8 @@ EFFORT_PRESETS: dict[Effort, EffortPreset] = {
 
 @dataclass(frozen=True)
 class MeasuredPlan:
-    """`layers` are the plan's rounded layers, None if the measurement was read from the store."""
-
     plan: Plan
     losses: PlanLosses
-    layers: Layers | None
 
 
 @dataclass
@@ -175,6 +169,7 @@ class Planner:
         chosen = self.allocate(noisy, limit=limit, gap=0.1).chosen
         plan = self.plan(space.tensors(chosen), equal_weights(self.languages))
         measured = self.measure(f"probe-{number}", plan)
+        self.forget(plan)
         return Probe(predicted=space.predict(np.array(chosen)).tolist(), measured=measured.losses)
 
     def plan(self, tensors: list[TensorPlan], weights: dict[str, float], predicted: np.ndarray | None = None) -> Plan:
@@ -188,17 +183,19 @@ class Planner:
             predicted=expected,
         )
 
-    def measure(self, name: str, plan: Plan) -> MeasuredPlan:
-        """The plan, quantized in memory and measured on validation text."""
+    def forget(self, plan: Plan) -> None:
+        """Drop the rounded layers of a plan that will not be written."""
+        if (blocks := self.session.rounded_blocks(plan, self.calibration)) is not None:
+            blocks.drop()
 
-        def quantize() -> tuple[Layers, Mapping[str, torch.Tensor]]:
-            layers, others = quantize_model(
-                self.session.original, plan, self.calibration, progress=self.session.progress, title=f"rounding, {name}"
-            )
-            return list(layers), others
+    def measure(self, name: str, plan: Plan) -> MeasuredPlan:
+        """The plan, quantized and measured on validation text."""
+
+        def quantize() -> Quantized:
+            return self.session.quantized(plan, self.calibration, title=f"rounding, {name}")
 
         key = key_of("planned", self._text_key, plan.model_dump())
         candidate = InMemory(f"planning/{name}", key, plan, quantize)
         measured = self.session.measure_pooled(candidate, self.validation, part="validation")
         losses = PlanLosses.of([measured[code] for code in self.languages])
-        return MeasuredPlan(plan, losses, candidate.layers)
+        return MeasuredPlan(plan, losses)

@@ -15,7 +15,6 @@ from laaciq.planning.results import Agreement, FrontPoint, PlanLosses, Planning,
 from laaciq.planning.rules import deciding_languages, held_out
 from laaciq.planning.search_space import SearchSpace
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.grid import Layers
 from laaciq.trials.session import Session
 
 # Weight of the measurement in a language's scale: one half, because few passages are noisy.
@@ -24,8 +23,8 @@ _SHRINKAGE = 0.5
 FRONT = (2.5, 3.0, 3.25, 3.5, 4.0, 4.25, 4.5, 5.0, 6.0)
 
 
-def search_plan(session: Session, calibration: Calibration, options: WeightOptions) -> tuple[Planning, Layers | None]:
-    """The plan of method 'planned', how it was chosen, and its rounded layers unless they were measured in an earlier process.
+def search_plan(session: Session, calibration: Calibration, options: WeightOptions) -> Planning:
+    """The plan of method 'planned', and how it was chosen. Its rounded layers are in the session's store.
 
     Reads the calibration and validation text of served languages.
     """
@@ -42,7 +41,7 @@ def search_plan(session: Session, calibration: Calibration, options: WeightOptio
     # Tuned once, when it is written: tuning every tried plan would take several times as long.
     tuned = preset.tuned if options.tune is None else options.tune
     front = pareto_front(planner, search.space) if preset.front else []
-    planning = Planning(
+    return Planning(
         plan=best.plan.model_copy(update={"tuned": tuned}),
         objective=options.objective,
         effort=options.effort,
@@ -58,7 +57,6 @@ def search_plan(session: Session, calibration: Calibration, options: WeightOptio
         front=front,
         timed_out=planner.timed_out,
     )
-    return planning, best.layers
 
 
 @dataclass
@@ -133,13 +131,15 @@ class Search:
 
     def _choose(self, measured: MeasuredPlan) -> None:
         """The better plan; of two equally good ones the earlier: smaller differences on few passages are chance."""
+        self.measured.append(measured)
         latest = len(self.rounds) - 1
         if latest and self.rounds[latest].value >= (1 - IMPROVEMENT) * self.rounds[self.best].value:
-            self.measured.append(replace(measured, layers=None))
-            return
-        # Layers take about a byte per weight: only the best plan's are kept.
-        self.measured = [replace(earlier, layers=None) for earlier in self.measured] + [measured]
-        self.best = latest
+            worse = latest
+        else:
+            worse, self.best = self.best, latest
+        # Only the layers of the best plan stay.
+        if self.measured[worse].plan != self.measured[self.best].plan:
+            self.planner.forget(self.measured[worse].plan)
 
 
 def pareto_front(planner: Planner, space: SearchSpace) -> list[FrontPoint]:

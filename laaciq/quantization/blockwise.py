@@ -64,9 +64,7 @@ class BlockStream:
             self.batches.append(_Batch(calls, by_side, calls.entering[0], calls.entering[0]))
 
     @torch.inference_mode()
-    def second_moments(
-        self, index: int, layers: list[LinearLayer], *, leave: bool = False
-    ) -> dict[str, SecondMoments]:
+    def second_moments(self, index: int, layers: list[LinearLayer], *, leave: bool = False) -> dict[str, SecondMoments]:
         """Σ_λ w_λ E_λ of the inputs of a block's layers. The block's weights are still the original's. With `leave`, the texts then leave the
         block.
         """

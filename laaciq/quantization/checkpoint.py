@@ -30,12 +30,13 @@ from laaciq.options import CHECKPOINT_METHOD
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.checkpoint_checks import check_finite_values, check_headers, check_parts, layer_name
 from laaciq.quantization.embeddings import QuantizedEmbedding
-from laaciq.quantization.grid import Layers, QuantizedMatrix
+from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.layers import QuantizedLinear
-from laaciq.quantization.model import quantize_model
+from laaciq.quantization.model import Quantized, quantize_model
 from laaciq.quantization.plan import Plan, TensorPlan
-from laaciq.quantization.stored import StoredMatrix, part_shapes, read_stored, stored_tensors
+from laaciq.quantization.stored import StoredMatrix, part_shapes
+from laaciq.quantization.stored_layers import StoredLayers, packed
 
 PLAN = "plan.json"
 # Where config.json may name the file of the weights. transformers only warns about a quantization method that it does not know, and then
@@ -56,24 +57,23 @@ def write_checkpoint(
     folder: Path,
     *,
     calibration: Calibration | None = None,
-    rounded: Layers | None = None,
+    quantized: Quantized | None = None,
     progress: Progress = Progress(),
 ) -> None:
-    """Quantize all planned tensors and write them to a folder that the caller moves into its place. `rounded` and `progress` as in
-    `quantize_model`."""
+    """Quantize all planned tensors, unless they are `quantized` already, and write them to a folder that the caller moves into its place."""
     brain_floats: list[str] = []
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
-        quantized = {tensor.name for tensor in plan.tensors if tensor.quantized}
-        layers, tuned = quantize_model(model, plan, calibration, rounded=rounded, progress=progress)
-        for tensor, matrix in layers:
-            for part, stored in stored_tensors(matrix, tensor).items():
+        planned = {tensor.name for tensor in plan.tensors if tensor.quantized}
+        layers, tuned = quantized or quantize_model(model, plan, calibration, progress=progress)
+        for tensor, parts in packed(layers):
+            for part, stored in parts.items():
                 name = f"{layer_name(tensor)}.{part}"
                 if stored.dtype == torch.bfloat16:
                     brain_floats.append(name)
                 yield name, stored
         for name, value in _other_tensors(model.module):
-            if name not in quantized:
+            if name not in planned:
                 yield name, to_16bit(tuned.get(name, value)).cpu().contiguous()
 
     write_shards(tensors(), folder)
@@ -180,38 +180,40 @@ def apply_checkpoint(model: LanguageModel, folder: Path, *, table: int | None = 
     check_checkpoint(folder, plan, model.anatomy)
     targets = model.anatomy.matrices
     parameters = dict(model.module.named_parameters())
+    layers, others = read_layers(folder, plan, model.device)
     with torch.no_grad():
-        for name, stored in stream_checkpoint(folder, plan, device=model.device):
-            try:
-                if isinstance(stored, QuantizedMatrix):
-                    targets[name].copy_(stored.dequantize(plan[name], table))
-                elif name in parameters:
-                    parameters[name].copy_(stored)
-            except (KeyError, RuntimeError) as error:
-                raise BrokenModel(f"{folder} is broken or for another model ({error}); quantize again") from None
+        for tensor, matrix in layers:
+            targets[tensor.name].copy_(matrix.dequantize(tensor, table))
+        for name, stored in others.items():
+            if name in parameters:
+                parameters[name].copy_(stored)
     return plan
 
 
-def stream_checkpoint(
-    folder: Path, plan: Plan, *, device: torch.device | None = None
-) -> Iterator[tuple[str, QuantizedMatrix | torch.Tensor]]:
-    """Every tensor of a checkpoint by its name in the model, one at a time; a quantized matrix comes with all its parts."""
+def read_layers(folder: Path, plan: Plan, device: torch.device) -> tuple[StoredLayers, dict[str, torch.Tensor]]:
+    """The quantized layers of a checkpoint and its other tensors, by name. They stay in their files until they are used."""
     planned = {layer_name(tensor): tensor for tensor in plan.tensors if tensor.quantized}
-    pending: dict[str, dict[str, torch.Tensor]] = {}
+    parts: dict[str, dict[str, torch.Tensor]] = {tensor.name: {} for tensor in planned.values()}
+    others: dict[str, torch.Tensor] = {}
     for name, stored in stream_tensors(ModelFolder(str(folder), folder)):
         layer, _, part = name.rpartition(".")
-        if layer not in planned or part not in part_shapes(planned[layer]):
+        if layer in planned and part in part_shapes(planned[layer]):
+            parts[planned[layer].name][part] = stored
+        else:
             check_finite_values(stored, name)
-            yield name, stored
-            continue
-        tensor, parts = planned[layer], pending.setdefault(layer, {})
-        parts[part] = stored.to(device=device)
-        if len(parts) == len(part_shapes(tensor)):
-            check_parts(parts, tensor)
-            yield tensor.name, read_stored(pending.pop(layer), tensor)
-            del planned[layer]
-    if planned:
-        raise BrokenModel(f"{folder} is half-written: it lacks tensors of {next(iter(planned))}; quantize again")
+            others[name] = stored
+    for tensor in planned.values():
+        if len(parts[tensor.name]) != len(part_shapes(tensor)):
+            raise BrokenModel(f"{folder} is half-written: it lacks tensors of {layer_name(tensor)}; quantize again")
+        check_parts(parts[tensor.name], tensor)
+    return StoredLayers({tensor.name: tensor for tensor in planned.values()}, parts, device), others
+
+
+def stream_checkpoint(folder: Path, plan: Plan) -> Iterator[tuple[str, QuantizedMatrix | torch.Tensor]]:
+    """Every tensor of a checkpoint by its name in the model, one at a time; a quantized matrix comes with all its parts."""
+    layers, others = read_layers(folder, plan, torch.device("cpu"))
+    yield from ((tensor.name, matrix) for tensor, matrix in layers)
+    yield from others.items()
 
 
 def check_checkpoint(folder: Path, plan: Plan, anatomy: Anatomy) -> None:

@@ -26,6 +26,9 @@ from laaciq.quantization.stored_layers import RoundedBlocks, StoredLayers
 from laaciq.quantization.tuning import tune
 from laaciq.quantization.tuning_state import KeptEpochs
 
+# Every tensor that a plan quantizes, and tuned replacements of other tensors, by name.
+Quantized = tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]
+
 
 def quantize_model(
     model: LanguageModel,
@@ -36,8 +39,8 @@ def quantize_model(
     kept: RoundedBlocks | None = None,
     progress: Progress = Progress(),
     title: str = "rounding",
-) -> tuple[Iterable[tuple[TensorPlan, QuantizedMatrix]], Mapping[str, torch.Tensor]]:
-    """Every tensor that the plan quantizes, and tuned replacements of other tensors, by name.
+) -> Quantized:
+    """The model quantized by the plan.
 
     Only a tuned plan needs all tensors at once; otherwise they come one at a time. `rounded` holds the plan's layers if planning has
     rounded them already. `kept` keeps what is rounded, block by block, and tuned, epoch by epoch: what is there already is not done again.

@@ -35,8 +35,8 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
             return layers
         plans: dict[str, TensorPlan] = {}
         parts: dict[str, dict[str, torch.Tensor]] = {}
-        for tensor, matrix in layers:
-            plans[tensor.name], parts[tensor.name] = tensor, stored_tensors(matrix, tensor)
+        for tensor, stored in packed(layers):
+            plans[tensor.name], parts[tensor.name] = tensor, stored
         return cls(plans, parts, device)
 
     def matrix(self, name: str) -> QuantizedMatrix:
@@ -75,6 +75,15 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
         if isinstance(names, str):
             return self.plans[names], self.matrix(names)
         return [(self.plans[name], self.matrix(name)) for name in names]
+
+
+def packed(
+    layers: Iterable[tuple[TensorPlan, QuantizedMatrix]],
+) -> Iterator[tuple[TensorPlan, dict[str, torch.Tensor]]]:
+    """The layers one at a time, as they are stored."""
+    if isinstance(layers, StoredLayers):
+        return ((tensor, layers.parts[name]) for name, tensor in layers.plans.items())
+    return ((tensor, stored_tensors(matrix, tensor)) for tensor, matrix in layers)
 
 
 @dataclass(frozen=True)

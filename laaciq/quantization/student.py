@@ -16,9 +16,8 @@ from torch.func import functional_call
 
 from laaciq.models import LanguageModel
 from laaciq.models.offloading import BlockTensors, OffloadedBlocks
-from laaciq.quantization.grid import Grid, Layers, QuantizedMatrix, group
+from laaciq.quantization.grid import Grid, QuantizedMatrix, group
 from laaciq.quantization.kept import to_16bit
-from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored_layers import StoredLayers
 
 
@@ -53,9 +52,7 @@ class Student(nn.Module):
         names = [*self._fixed, *self._starts, *layers.plans]
         self._outside = [name for name in names if not name.startswith(in_blocks)]
         self._inside = [[name for name in names if name.startswith(block)] for block in in_blocks]
-        self.offloaded = OffloadedBlocks(
-            dict(enumerate(self.copy.blocks)), self, model.device, recompute=recompute
-        )
+        self.offloaded = OffloadedBlocks(dict(enumerate(self.copy.blocks)), self, model.device, recompute=recompute)
 
     def forward(self, **arguments: Any) -> Any:
         return functional_call(self.copy.module, self._values(self._outside), kwargs=arguments)

@@ -22,7 +22,7 @@ class TuningState:
 
     student: Student
     optimizer: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LRScheduler
+    schedule: torch.optim.lr_scheduler.LambdaLR
     divergences: list[float] = field(default_factory=list)
 
     def save(self, folder: Path) -> None:
@@ -45,9 +45,11 @@ class TuningState:
             states.setdefault(int(number), {})[moment] = value
         numbers = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": states})
-        # Sets the learning rates too.
-        for _ in range(numbers["schedule"] - self.schedule.last_epoch):
-            self.schedule.step()
+        self.schedule.last_epoch = numbers["schedule"]
+        for group, rate, factor in zip(
+            self.optimizer.param_groups, self.schedule.base_lrs, self.schedule.lr_lambdas, strict=True
+        ):
+            group["lr"] = rate * factor(numbers["schedule"])
         self.divergences.append(numbers["divergence"])
 
 

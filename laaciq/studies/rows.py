@@ -28,8 +28,8 @@ from laaciq.models.checks import check_finite
 from laaciq.options import WeightOptions
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
 from laaciq.planning.rules import served_languages
-from laaciq.quantization.model import quantize_model
 from laaciq.quantization.plan import Plan
+from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.studies.compared_methods import ComparedMethod, find_compared_method
 from laaciq.studies.comparison import Made, Row
 from laaciq.trials.candidate import Candidate, InMemory
@@ -158,10 +158,9 @@ class Rows:
         session, options = self.session, method.options(self.bits)
         began = time.perf_counter()
         calibration = calibrate(session, options, profile=f"profiles/{method.method}.json")
-        decision, rounded = decide(session, options, calibration)
-        plan = decision.plans.first
-        layers, others = quantize_model(session.original, plan, calibration, rounded=rounded, progress=session.progress)
-        quantized = list(layers), others
+        plan = decide(session, options, calibration).plans.first
+        layers, others = session.quantized(plan, calibration)
+        quantized = StoredLayers.of(layers, session.original.device), others
         made = Made(
             by=version_words(),
             settings=_settings(plan, options),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,15 +13,15 @@ import torch
 
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
-from laaciq.models import LanguageModel
+from laaciq.models import LanguageModel, LinearLayer
 from laaciq.options import GridOptions
-from laaciq.quantization.checkpoint import apply_checkpoint
-from laaciq.quantization.grid import Layers
+from laaciq.quantization.checkpoint import check_checkpoint, read_layers, read_plan
+from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.matrices import quantize_matrix
-from laaciq.quantization.model import quantize_layers
+from laaciq.quantization.model import Quantized, quantize_layers
 from laaciq.quantization.plan import Plan, PlanSet, TensorPlan
 from laaciq.quantization.switch import for_language
-from laaciq.trials.quantized_copy import QuantizedCopy, put_layers
+from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
 
 
 class Candidate(Protocol):
@@ -70,7 +70,13 @@ class Checkpoints(Portable):
         serving = self.plans.serving(language)
         table = self.plans.plans[serving].table_of(language)
         folder = self.plans.folders(self.root)[serving]
-        yield copy.hold((self.key, serving, table), lambda model: apply_checkpoint(model, folder, table=table))
+
+        def weights() -> CandidateWeights:
+            plan = read_plan(folder)
+            check_checkpoint(folder, plan, copy.original.anatomy)
+            return CandidateWeights(*read_layers(folder, plan, copy.original.device), table=table)
+
+        yield copy.hold_weights((self.key, serving, table), weights)
 
 
 @dataclass(frozen=True)
@@ -80,26 +86,17 @@ class InMemory:
     name: str
     key: str
     plan: Plan
-    quantize: Callable[[], tuple[Layers, Mapping[str, torch.Tensor]]]
+    quantize: Callable[[], Quantized]
 
     @cached_property
     def quantized(self) -> tuple[Layers, Mapping[str, torch.Tensor]]:
-        return self.quantize()
-
-    @property
-    def layers(self) -> Layers | None:
-        """The layers; None if nothing has used them yet."""
-        return self.quantized[0] if "quantized" in self.__dict__ else None
+        layers, others = self.quantize()
+        return layers if isinstance(layers, Sequence) else list(layers), others
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
         table = self.plan.table_of(language)
-
-        def put_on(model: LanguageModel) -> None:
-            layers, others = self.quantized
-            put_layers(copy.original, model, layers, others=others, table=table)
-
-        yield copy.hold((self.key, table), put_on)
+        yield copy.hold_weights((self.key, table), lambda: CandidateWeights(*self.quantized, table=table))
 
 
 @dataclass(frozen=True)
@@ -112,9 +109,7 @@ class TextFreePlan(Portable):
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
-        yield copy.hold(
-            self.key, lambda model: put_layers(copy.original, model, quantize_layers(copy.original, self.plan))
-        )
+        yield copy.hold_weights(self.key, lambda: CandidateWeights(quantize_layers(copy.original, self.plan)))
 
 
 @dataclass(frozen=True)
@@ -133,21 +128,38 @@ class RoundedMatrices(Portable):
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
-        yield copy.hold(self.key, lambda model: self._put_on(copy.original, model))
+        yield copy.hold_weights(self.key, lambda: self._weights(copy.original))
 
-    @torch.no_grad()
-    def _put_on(self, original: LanguageModel, target: LanguageModel) -> None:
-        known = named_matrices(target)
+    def _weights(self, original: LanguageModel) -> CandidateWeights:
+        known = named_matrices(original)
         if unknown := sorted(self.matrices - set(known)):
             raise BadOption(
                 f"{original.folder.name} has no matrix {unknown[0]!r}: give weights of linear layers in blocks, embeddings or the head"
             )
-        target.module.load_state_dict(original.module.state_dict())
-        # By storage, because every transposed view of a parameter is a new object.
-        for name, matrix in {known[name].data_ptr(): (name, known[name]) for name in sorted(self.matrices)}.values():
-            rows, columns = matrix.shape
-            plan = TensorPlan(name=name, shape=(rows, columns), **self.grid.model_dump())
-            matrix.copy_(quantize_matrix(matrix, plan).dequantize(plan))
+        linears = {linear.name: linear for linear in original.anatomy.linears}
+        # By storage, because every transposed view of a parameter is a new object. Tied ones have the name of the first.
+        names = {known[name].data_ptr(): name for name in sorted(self.matrices)}
+        first = {p.data_ptr(): name for name, p in original.module.named_parameters()}
+        tables = {first[place]: known[name] for place, name in names.items() if name not in linears}
+        others = {
+            name: self._rounded(name, table).dequantize(self._plan(name, table)) for name, table in tables.items()
+        }
+        chosen = [linears[name] for name in names.values() if name in linears]
+        return CandidateWeights(self._layers(original, chosen), others, exact=True)
+
+    def _layers(
+        self, original: LanguageModel, chosen: list[LinearLayer]
+    ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
+        for linear in chosen:
+            with original.present(linear.block):
+                yield self._plan(linear.name, linear.matrix), self._rounded(linear.name, linear.matrix)
+
+    def _plan(self, name: str, matrix: torch.Tensor) -> TensorPlan:
+        rows, columns = matrix.shape
+        return TensorPlan(name=name, shape=(rows, columns), **self.grid.model_dump())
+
+    def _rounded(self, name: str, matrix: torch.Tensor) -> QuantizedMatrix:
+        return quantize_matrix(matrix, self._plan(name, matrix))
 
 
 def named_matrices(model: LanguageModel) -> dict[str, torch.Tensor]:

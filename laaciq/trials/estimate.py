@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import torch
 
@@ -21,6 +20,7 @@ from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape, Reading, scoring
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.measurement import SERVED_PROBE
+from laaciq.trials.memory import MemoryLimits, Placement, free_memory, number_bytes, place_weights
 
 # Passages per language to tokenize; the others are assumed to have as many tokens per byte.
 SAMPLED = 6
@@ -94,10 +94,10 @@ def estimate(
 def require_memory(cost: Cost, device: torch.device, *, beside: Sequence[Cost] = ()) -> None:
     """Raise an error if memory does not suffice for this process and for workers `beside` it, the first of which uses the same GPU."""
     host = cost.memory_bytes + sum(worker.memory_bytes for worker in beside)
-    needs = [("memory", host, _free_memory(torch.device("cpu")))]
+    needs = [("memory", host, free_memory(torch.device("cpu")))]
     if device.type == "cuda":
         shared = cost.device_bytes + sum(worker.device_bytes for worker in beside[:1])
-        needs.append(("GPU memory", shared, _free_memory(device)))
+        needs.append(("GPU memory", shared, free_memory(device)))
     for kind, needed, free in needs:
         if free is not None and needed > free:
             workers = f" with {len(beside)} workers" if beside else ""
@@ -125,13 +125,21 @@ class CostModel:
     speed: Speed
     options: MeasureOptions
     device: torch.device
+    placement: Placement = field(default_factory=Placement)
     _samples: dict[tuple[str, bool], _Sample] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, folder: ModelFolder, options: MeasureOptions, device: torch.device) -> CostModel:
+    def of(
+        cls,
+        folder: ModelFolder,
+        options: MeasureOptions,
+        device: torch.device,
+        limits: MemoryLimits = MemoryLimits(),
+    ) -> CostModel:
         model = skeleton(folder)
         shape = ModelShape.of(model.kind, model.anatomy)
-        return cls(model, shape, measure_speed(device, shape.width, shape.widest), options, device)
+        speed = measure_speed(device, shape.width, shape.widest)
+        return cls(model, shape, speed, options, device, place_weights(shape, device, limits))
 
     # Texts
 
@@ -179,14 +187,18 @@ class CostModel:
         """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
         device.
         """
-        width = 4 if self.device.type == "cpu" else 2
+        whole = number_bytes(self.device) * self.shape.parameters
+        there = min(whole, self.placement.most_bytes or whole)
+        # Packed candidates have two blocks at a time on the device.
+        each = 2 * whole / self.shape.blocks if self.placement.packed else whole
         # An accelerator's logits are computed in 16 bits and compared in 32.
-        size = models * width * self.shape.parameters + more_bytes
+        size = there + (models - 1) * each + more_bytes
         size += logits * self._logits_bound * (1.0 if self.device.type == "cpu" else 1.5)
         seconds = work.seconds(self.speed)
         if self.device.type == "cpu":
             return StageCost(seconds, _BASE_BYTES + size, name=name)
-        return StageCost(seconds, _CUDA_BYTES, size, name=name)
+        offloaded = whole - there if self.placement.pinned else 0
+        return StageCost(seconds, _CUDA_BYTES + offloaded, size, name=name)
 
     def loading(self) -> StageCost:
         """Reading weights from disk and checking them for NaN."""
@@ -241,13 +253,3 @@ class CostModel:
 
 def _gigabytes(count: float) -> str:
     return f"{count / 2**30:.1f} GB"
-
-
-def _free_memory(device: torch.device) -> int | None:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None  # not Linux: unknown

@@ -22,10 +22,15 @@ from laaciq.models.loading import default_dtype, device_kind, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.model import Quantized, quantize_model, rounds_with_text
+from laaciq.quantization.plan import Plan
+from laaciq.quantization.stored_layers import ROUNDED, RoundedBlocks
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.candidate import Candidate, Portable
 from laaciq.trials.estimate import Cost, CostModel, StageCost, by_stage, require_memory, total
 from laaciq.trials.measurement import Measurement, PassageLosses, measure_pooled
+from laaciq.trials.memory import MemoryLimits, Placement, place_weights
 from laaciq.trials.quantized_copy import QuantizedCopy
 from laaciq.trials.setup import SessionSetup
 from laaciq.trials.tasks import CandidateLosses, OriginalLosses, SideBySide
@@ -52,6 +57,7 @@ class Session:
     overwrite: bool = False
     recipe: str | None = None
     workers: Workers = field(default_factory=ThisProcess)
+    limits: MemoryLimits = field(default_factory=MemoryLimits)
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     _reserved: tuple[int, Cost] | None = field(default=None, init=False, repr=False)
@@ -91,7 +97,7 @@ class Session:
         """A session for a model that is already loaded."""
         session = cls(model.folder, split, options, **others)  # type: ignore[arg-type]
         session.__dict__["original"] = model
-        session.__dict__["dtype"] = str(model.module.dtype)
+        session.__dict__["dtype"] = str(model.dtype)
         return session
 
     def on(self, split: Split, *, within: str | None = None) -> Session:
@@ -109,15 +115,26 @@ class Session:
         _ = self.store
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         try:
             self.workers.close()
+            # It was kept in case the command is killed.
+            if failure is None:
+                self.store.drop(f"{ROUNDED}/")
         finally:
             self.store.close()
 
     @cached_property
     def original(self) -> LanguageModel:
-        return load(self.folder, device=self.device)
+        placement = self.placement
+        return load(self.folder, device=self.device, most_bytes=placement.most_bytes, pinned=placement.pinned)
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where the weights of the original and of candidates lie."""
+        if self.place.type == "cpu" and self.limits.host is None:
+            return Placement()
+        return place_weights(self.costs.shape, self.place, self.limits)
 
     @cached_property
     def store(self) -> Store:
@@ -147,7 +164,7 @@ class Session:
 
     @cached_property
     def costs(self) -> CostModel:
-        return CostModel.of(self.folder, self.options, self.place)
+        return CostModel.of(self.folder, self.options, self.place, self.limits)
 
     def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
         """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice."""
@@ -339,7 +356,7 @@ class Session:
 
     def copy(self, number: int = 0) -> QuantizedCopy:
         while len(self._copies) <= number:
-            self._copies.append(QuantizedCopy(self.original))
+            self._copies.append(QuantizedCopy(self.original, packed=self.placement.packed))
         return self._copies[number]
 
     def once(self, name: Hashable, make: Callable[[], Value]) -> Value:
@@ -347,6 +364,24 @@ class Session:
         if name not in self._made:
             self._made[name] = make()
         return cast("Value", self._made[name])
+
+    def quantized(self, plan: Plan, calibration: Calibration | None, *, title: str = "rounding") -> Quantized:
+        """The layers of a plan, and tuned parameters. If they are rounded on text, block by block, every block is kept in the store as soon as
+        it is rounded: a command that was killed goes on with the next one.
+        """
+        return quantize_model(
+            self.original, plan, calibration, kept=self.rounded_blocks(plan, calibration), progress=self.progress,
+            title=title,
+        )  # fmt: skip
+
+    def rounded_blocks(self, plan: Plan, calibration: Calibration | None) -> RoundedBlocks | None:
+        """Where blocks of the plan are kept; None if they are rounded without text, which is fast."""
+        if calibration is None or not rounds_with_text(plan):
+            return None
+        texts = calibration.texts.select(plan.languages)
+        read = (self.folder.fingerprint, texts.fingerprint, self.options.model_dump(), self.computed_with)
+        decided = plan.model_dump(exclude={"tuned", "predicted", "size"})
+        return RoundedBlocks(self.store, key_of("rounded", read, decided))
 
     def _pending(self, candidate: Candidate, texts: Texts, part: str) -> list[str]:
         return self.pending(f"{candidate.name}/{part}", candidate.key, texts)

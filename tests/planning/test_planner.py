@@ -131,12 +131,15 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["worst", "mean"])
-def test_the_layers_that_planning_returns_are_those_of_its_plan(model, texts, objective):
+def test_the_layers_that_planning_keeps_are_those_of_its_plan(model, texts, objective):
     options = PlanOptions.of(model=str(model), texts=str(texts), budget=4.0, objective=objective, served_bound=100)
     session = open_session(options)
     calibration = calibrate(session, options.quantizing())
-    decision, layers = decide(session, options.quantizing(), calibration)
-    again = list(quantize_layers(session.original, decision.plans.first, calibration))
+    plan = decide(session, options.quantizing(), calibration).plans.first
+    blocks = session.rounded_blocks(plan, calibration)
+    assert session.store.valid(f"rounded/{blocks.key[:16]}/0", blocks.key)
+    layers, _ = session.quantized(plan.model_copy(update={"tuned": 0}), calibration)
+    again = list(quantize_layers(session.original, plan, calibration))
     assert [tensor for tensor, _ in layers] == [tensor for tensor, _ in again]
     for (tensor, first), (_, second) in zip(layers, again, strict=True):
         assert torch.equal(first.dequantize(tensor), second.dequantize(tensor))

@@ -1,0 +1,98 @@
+"""Where weights lie: on the device, or offloaded to host memory or files, within bounds of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from laaciq.errors import TooLittleMemory
+from laaciq.scoring.likelihood import tokens_per_batch
+from laaciq.scoring.operations import ModelShape
+
+# Models that `run` holds at once: the original, and two candidates.
+_MODELS = 3
+# CUDA's own memory, outside torch's, and what lies idle between its pieces.
+_CUDA_CONTEXT, _USABLE = 600 * 2**20, 0.94
+# Share of host memory that may be pinned.
+_PINNED = 0.7
+
+
+@dataclass(frozen=True)
+class MemoryLimits:
+    """Bytes that may be used, of a GPU's memory and of host memory; None: all that is free."""
+
+    gpu: int | None = None
+    host: int | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`most_bytes` of the original's weights may be on the device, None if all are; blocks that do not fit are offloaded, to `pinned` host
+    memory or to their files. If candidates are `packed`, their blocks are dequantized when they run.
+    """
+
+    most_bytes: int | None = None
+    packed: bool = False
+    pinned: bool = True
+
+
+def place_weights(shape: ModelShape, device: torch.device, limits: MemoryLimits) -> Placement:
+    """As many weights on the device as there is room for beside the work. Raises `TooLittleMemory` if one block at a time is too much."""
+    bound = device_bound(device, limits)
+    if bound is None:
+        return Placement()
+    width = number_bytes(device)
+    room = bound - working_bytes(shape, device)
+    size = width * shape.parameters
+    if room >= _MODELS * size:
+        return Placement()
+    if room >= size:
+        return Placement(packed=True)
+    blocks = [width * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
+    least = size - sum(blocks) + 3 * max(blocks)
+    if room < least:
+        option = "--gpu-memory" if device.type == "cuda" else "--host-memory"
+        needed = (bound - room + least) / 10**9
+        raise TooLittleMemory(
+            f"{bound / 10**9:.1f} GB are too little even for one block at a time: give {option} {needed:.1f}GB or more, or use a smaller model"
+        )
+    host = limits.host or free_memory(torch.device("cpu")) or 0
+    return Placement(int(room), packed=True, pinned=size - room <= _PINNED * host)
+
+
+def device_bound(device: torch.device, limits: MemoryLimits) -> float | None:
+    """Bytes that may be used on the device; None if there is no bound."""
+    if device.type == "cpu":
+        return limits.host
+    bound = limits.gpu or free_memory(device)
+    return None if bound is None else _USABLE * (bound - _CUDA_CONTEXT)
+
+
+def number_bytes(device: torch.device) -> int:
+    """Bytes per weight of a model: float32 on a CPU, 16 bits elsewhere."""
+    return 4 if device.type == "cpu" else 2
+
+
+def working_bytes(shape: ModelShape, device: torch.device) -> float:
+    """Memory beside weights that the largest stage needs: logits of two models, outputs of all blocks for a batch, second moments of the
+    widest layer with their factors in float64, hidden states of the calibration text.
+    """
+    tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
+    width = number_bytes(device)
+    logits = 2.5 * 4 * tokens * shape.vocabulary
+    outputs = width * tokens * shape.blocks * shape.width
+    inside = 4 * tokens * (6 * shape.width + 3 * shape.widest)
+    return max(logits + outputs, 44 * shape.widest**2 + outputs) + inside
+
+
+def free_memory(device: torch.device) -> int | None:
+    """None if it is unknown."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None  # not Linux
