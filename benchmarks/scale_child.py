@@ -1,0 +1,189 @@
+"""One quantization in a process of its own, which notes the memory that it takes.
+
+    python -m benchmarks.scale_child FIGURES GPU_CAP laaciq quantize MODEL …       # the command line
+    python -m benchmarks.scale_child FIGURES GPU_CAP llmcompressor MODEL OUT TEXTS LANGUAGES
+
+FIGURES is a JSON file. GPU_CAP is what torch may take of the GPU, in GiB, as if the GPU had no more; 0 sets no bound.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from threading import Event, Thread
+from types import ModuleType
+from typing import Any
+
+from laaciq.strict import StrictModel
+
+# Seconds between two looks at memory, and looks between two writes of the file, which a killed process leaves.
+LOOK_SECONDS, LOOKS = 0.05, 40
+BITS, GROUP_SIZE = 4, 64
+# Pinned to see where the system counts such memory.
+_PROBE_BYTES = 16 * 2**20
+
+
+class Memory(StrictModel):
+    """Peaks in bytes. `allocated` and `reserved` are torch's on the GPU: tensors, and what it took from the driver for them; the context of
+    CUDA comes on top. `anonymous` is host memory apart from mapped files: the process's pages, shared ones, and pinned ones where the system
+    counts them as neither. `mapped` are pages of mapped files, which the system can drop. `pinned` is the part that is pinned.
+    """
+
+    allocated: int = 0
+    reserved: int = 0
+    anonymous: int = 0
+    mapped: int = 0
+    pinned: int = 0
+
+
+class MemoryWatch:
+    """Looks at memory from a thread, and writes the peaks to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.peak = Memory()
+        self._path = path
+        self._pinned_is_counted = True
+        self._ended = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> MemoryWatch:
+        if _cuda() is not None:
+            self._pinned_is_counted = _counts_pinned()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+        self._write()
+
+    def _watch(self) -> None:
+        looks = 0
+        while not self._ended.wait(LOOK_SECONDS):
+            self._look()
+            looks += 1
+            if looks % LOOKS == 0:
+                self._write()
+
+    def _look(self) -> None:
+        now = memory_now(pinned_is_counted=self._pinned_is_counted)
+        highest = {name: max(value, getattr(self.peak, name)) for name, value in now.model_dump().items()}
+        self.peak = Memory(**highest)
+
+    def _write(self) -> None:
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(self.peak.model_dump_json(), encoding="utf-8")
+        partial.replace(self._path)
+
+
+def memory_now(*, pinned_is_counted: bool = True) -> Memory:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    fields = dict(line.split(":", 1) for line in lines if line.startswith("Rss"))
+    pages = {name: int(value.split()[0]) * 1024 for name, value in fields.items()}
+    anonymous = pages["RssAnon"] + pages["RssShmem"]
+    cuda = _cuda()
+    if cuda is None or not cuda.is_initialized():
+        return Memory(anonymous=anonymous, mapped=pages["RssFile"])
+    stats = cuda.host_memory_stats()
+    # What it owns; earlier versions of torch call that reserved.
+    pinned = stats.get("reserved_bytes.current", stats.get("allocated_bytes.current", 0))
+    return Memory(
+        allocated=cuda.max_memory_allocated(),
+        reserved=cuda.max_memory_reserved(),
+        anonymous=anonymous + (0 if pinned_is_counted else pinned),
+        mapped=pages["RssFile"],
+        pinned=pinned,
+    )
+
+
+def _counts_pinned() -> bool:
+    """Does /proc count pinned pages as the process's or as shared?"""
+    import torch
+
+    torch.zeros(1, device="cuda")
+    before = memory_now().anonymous
+    pinned = torch.zeros(_PROBE_BYTES, dtype=torch.uint8, pin_memory=True)
+    return memory_now().anonymous - before > pinned.numel() // 2
+
+
+def _cuda() -> ModuleType | None:
+    """torch.cuda, if there is a GPU."""
+    import torch
+
+    return torch.cuda if torch.cuda.is_available() else None
+
+
+def run_laaciq(words: list[str]) -> None:
+    from laaciq.cli import main as command_line
+
+    sys.argv = ["laaciq", *words]
+    command_line()
+
+
+def run_llmcompressor(model: str, out: str, texts: str, languages: str) -> None:
+    """GPTQ as in the library's examples: the model in host memory, one block at a time on the GPU, and sequences of as many tokens as the model
+    has positions. They hold the calibration text of `laaciq quantize --method gptq`, end to end.
+    """
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from llmcompressor import oneshot
+    from llmcompressor.modifiers.gptq import GPTQModifier
+    from torch.utils.data import DataLoader
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from laaciq.engine.progress import TerminalProgress
+
+    progress = TerminalProgress()
+    with progress.stage("loading", 1):
+        library_model = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    sequences = packed_sequences(model, texts, languages)
+    print(f"{len(sequences)} sequences, {sum(row.numel() for row in sequences)} tokens", file=sys.stderr)
+    given: Any = [{"input_ids": row, "attention_mask": row.new_ones(row.shape)} for row in sequences]
+    weights = QuantizationArgs(num_bits=BITS, type="int", strategy="group", group_size=GROUP_SIZE, symmetric=True)
+    groups = {"group_0": QuantizationScheme(targets=["Linear"], weights=weights)}
+    with progress.stage("GPTQ", 1):
+        oneshot(
+            model=library_model,
+            processor=tokenizer,
+            recipe=[GPTQModifier(config_groups=groups, ignore=["lm_head"])],
+            dataset=DataLoader(given, batch_size=None),
+            pipeline="sequential",
+        )
+    with progress.stage("writing", 1):
+        library_model.save_pretrained(out, save_compressed=True)
+        tokenizer.save_pretrained(out)
+
+
+def packed_sequences(model: str, texts: str, languages: str) -> list[Any]:
+    """The tokens that our GPTQ reads, in rows of as many tokens as the model has positions."""
+    import torch
+
+    from benchmarks.scale_shapes import POSITIONS
+    from laaciq.corpus import read_split
+    from laaciq.models import find_model
+    from laaciq.models.loading import skeleton
+    from laaciq.options import MeasureOptions
+    from laaciq.profiling.activations import prepare_whole
+
+    calibration, empty = read_split(texts).calibration, skeleton(find_model(model))
+    chosen = calibration.select(languages.split(",")) if languages else calibration
+    passages = [p for code in chosen.languages for p in prepare_whole(empty, chosen[code], MeasureOptions())]
+    tokens = [token for passage in passages for sequence in passage.sequences for token in sequence.inputs]
+    return [row[None] for row in torch.tensor(tokens).split(POSITIONS)]
+
+
+def main() -> None:
+    figures, cap, what, *words = sys.argv[1:]
+    cuda = _cuda()
+    if cuda is not None and float(cap):
+        cuda.set_per_process_memory_fraction(min(1.0, float(cap) * 2**30 / cuda.mem_get_info()[1]))
+    with MemoryWatch(Path(figures)):
+        if what == "laaciq":
+            run_laaciq(words)
+        else:
+            run_llmcompressor(*words)
+
+
+if __name__ == "__main__":
+    main()
