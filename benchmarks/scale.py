@@ -21,9 +21,10 @@ from pathlib import Path
 
 import torch
 import typer.main
+from safetensors.torch import load_file, save_file
 
 from benchmarks.scale_rows import GPTQ, KINDS, PEER, STREAMED, ScaleRow, read_rows, run_child
-from benchmarks.scale_shapes import MEASURED, Shape, find_shape
+from benchmarks.scale_shapes import MEASURED, POSITIONS, Shape, find_shape
 from benchmarks.scale_tables import print_tables
 from laaciq.cli import app
 from laaciq.corpus import Texts, read_split
@@ -76,14 +77,13 @@ class Benchmark:
         log = self.options.out / "logs" / f"{shape.name}-{kind}.log"
         ended = run_child(words, log=log, gpu_cap=self.options.gpu_cap, most_seconds=self.options.row_seconds)
         shutil.rmtree(out, ignore_errors=True)
-        texts = self._texts
         row = ScaleRow(
             size=shape.name,
             kind=kind,
             command=words,
             machine=_machine(),
-            tokens=_tokens_read(model, texts),
-            languages=len(texts.languages),
+            tokens=sum(row.numel() for row in load_file(self._tokens(model)).values()),
+            languages=len(self._texts.languages),
             seconds=ended.seconds,
             stages=ended.stages,
             memory=ended.memory,
@@ -100,7 +100,7 @@ class Benchmark:
     def _words(self, kind: str, model: Path, out: Path) -> list[str]:
         given = self.options
         if kind == PEER:
-            return ["llmcompressor", str(model), str(out), given.texts, given.languages]
+            return ["llmcompressor", str(model), str(self._tokens(model)), str(out)]
         words = ["laaciq", "quantize", str(model), "--texts", given.texts, "--served-bound", given.served_bound]
         words += ["--languages", given.languages] if given.languages else []
         if kind == GPTQ:
@@ -126,6 +126,17 @@ class Benchmark:
             self._say(f"{shape.name}: {shape.parameters:,} weights written in {time.perf_counter() - began:.0f} s")
         return model
 
+    def _tokens(self, model: Path) -> Path:
+        """The tokens that our GPTQ reads, end to end in rows of as many as the model has positions. The same for every size."""
+        path: Path = self.options.out / "tokens.safetensors"
+        if not path.exists():
+            empty, texts = skeleton(find_model(model)), self._texts
+            passages = [p for code in texts.languages for p in prepare_whole(empty, texts[code], MeasureOptions())]
+            tokens = [token for passage in passages for sequence in passage.sequences for token in sequence.inputs]
+            rows = torch.tensor(tokens).split(POSITIONS)
+            save_file({f"{number:06}": row.clone() for number, row in enumerate(rows)}, path)
+        return path
+
     @cached_property
     def _texts(self) -> Texts:
         calibration = read_split(self.options.texts).calibration
@@ -142,13 +153,6 @@ def _row_name(shape: Shape, kind: str) -> str:
 def _has_option(name: str) -> bool:
     quantize = typer.main.get_command(app).commands["quantize"]  # type: ignore[attr-defined]
     return any(name in parameter.opts for parameter in quantize.params)
-
-
-def _tokens_read(model: Path, texts: Texts) -> int:
-    """Tokens of the calibration text."""
-    empty = skeleton(find_model(model))
-    passages = [p for code in texts.languages for p in prepare_whole(empty, texts[code], MeasureOptions())]
-    return sum(len(sequence.inputs) for passage in passages for sequence in passage.sequences)
 
 
 def _machine() -> str:

@@ -1,9 +1,10 @@
 """One quantization in a process of its own, which notes the memory that it takes.
 
     python -m benchmarks.scale_child FIGURES GPU_CAP laaciq quantize MODEL …       # the command line
-    python -m benchmarks.scale_child FIGURES GPU_CAP llmcompressor MODEL OUT TEXTS LANGUAGES
+    python -m benchmarks.scale_child FIGURES GPU_CAP llmcompressor MODEL TOKENS OUT
 
-FIGURES is a JSON file. GPU_CAP is what torch may take of the GPU, in GiB, as if the GPU had no more; 0 sets no bound.
+FIGURES is a JSON file, TOKENS a safetensors file with one sequence per tensor. GPU_CAP is what torch may take of the GPU, in GiB, as if the
+GPU had no more; 0 sets no bound.
 """
 
 from __future__ import annotations
@@ -121,13 +122,12 @@ def run_laaciq(words: list[str]) -> None:
     command_line()
 
 
-def run_llmcompressor(model: str, out: str, texts: str, languages: str) -> None:
-    """GPTQ as in the library's examples: the model in host memory, one block at a time on the GPU, and sequences of as many tokens as the model
-    has positions. They hold the calibration text of `laaciq quantize --method gptq`, end to end.
-    """
+def run_llmcompressor(model: str, tokens: str, out: str) -> None:
+    """GPTQ as in the library's examples, with groups as ours: the model in host memory, one block at a time on the GPU."""
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
     from llmcompressor import oneshot
     from llmcompressor.modifiers.gptq import GPTQModifier
+    from safetensors.torch import load_file
     from torch.utils.data import DataLoader
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -137,9 +137,8 @@ def run_llmcompressor(model: str, out: str, texts: str, languages: str) -> None:
     with progress.stage("loading", 1):
         library_model = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
         tokenizer = AutoTokenizer.from_pretrained(model)
-    sequences = packed_sequences(model, texts, languages)
-    print(f"{len(sequences)} sequences, {sum(row.numel() for row in sequences)} tokens", file=sys.stderr)
-    given: Any = [{"input_ids": row, "attention_mask": row.new_ones(row.shape)} for row in sequences]
+    rows = load_file(tokens).values()
+    given: Any = [{"input_ids": row[None], "attention_mask": row.new_ones(1, row.numel())} for row in rows]
     weights = QuantizationArgs(num_bits=BITS, type="int", strategy="group", group_size=GROUP_SIZE, symmetric=True)
     groups = {"group_0": QuantizationScheme(targets=["Linear"], weights=weights)}
     with progress.stage("GPTQ", 1):
@@ -153,24 +152,6 @@ def run_llmcompressor(model: str, out: str, texts: str, languages: str) -> None:
     with progress.stage("writing", 1):
         library_model.save_pretrained(out, save_compressed=True)
         tokenizer.save_pretrained(out)
-
-
-def packed_sequences(model: str, texts: str, languages: str) -> list[Any]:
-    """The tokens that our GPTQ reads, in rows of as many tokens as the model has positions."""
-    import torch
-
-    from benchmarks.scale_shapes import POSITIONS
-    from laaciq.corpus import read_split
-    from laaciq.models import find_model
-    from laaciq.models.loading import skeleton
-    from laaciq.options import MeasureOptions
-    from laaciq.profiling.activations import prepare_whole
-
-    calibration, empty = read_split(texts).calibration, skeleton(find_model(model))
-    chosen = calibration.select(languages.split(",")) if languages else calibration
-    passages = [p for code in chosen.languages for p in prepare_whole(empty, chosen[code], MeasureOptions())]
-    tokens = [token for passage in passages for sequence in passage.sequences for token in sequence.inputs]
-    return [row[None] for row in torch.tensor(tokens).split(POSITIONS)]
 
 
 def main() -> None:

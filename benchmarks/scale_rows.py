@@ -22,6 +22,7 @@ KINDS = {
     PEER: "llmcompressor GPTQ",
     STREAMED: "`--effort fast`, streamed from disk",
 }
+BEFORE, AFTER = "before the first stage", "after the last"
 _BEGINS = re.compile(r"(?P<title>.+?): (?:\d+%|\d+ of \d+)(?:, .*)?")
 _ENDS = re.compile(r"(?P<title>.+?): done in .*")
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -91,12 +92,12 @@ class StageTimes:
                 self._open, self._last = None, now
         elif begin := _BEGINS.fullmatch(line):
             if self._last is None:
-                self._add("start and loading", now - self.began)
+                self._add(BEFORE, now - self.began)
             self._open = (begin["title"], now)
 
     def end(self, now: float) -> None:
         if self._last is not None:
-            self._add("writing and end", now - self._last)
+            self._add(AFTER, now - self._last)
 
     def _add(self, title: str, seconds: float) -> None:
         self.by_title[title] = self.by_title.get(title, 0.0) + seconds

@@ -71,6 +71,8 @@ def stages(rows: Rows) -> Iterator[str]:
 
 def announcements(rows: Rows) -> Iterator[str]:
     """What was announced over what then happened."""
+    if not any(row.announced for row in rows.values()):
+        return
     yield f"Announced beforehand, and its ratio to what then happened (aim: within {ANNOUNCED_RATIO:g}):\n"
     yield "| model | | seconds | ratio | GPU, GiB | ratio | host, GiB | ratio |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|"
@@ -144,11 +146,11 @@ def predictions(rows: Rows) -> Iterator[str]:
             "host, GiB": ({shape: row.memory.anonymous / GIB for shape, row in chosen.items()}, HOST_FORMS),
         }
         for figure, (measured, forms) in figures.items():
-            if not all(measured.values()):
-                continue  # no GPU
+            if not measured or not all(measured.values()):
+                continue  # without a GPU, it has no memory
             fit = choose_fit(measured, forms)
             if fit is None:
-                yield f"{KINDS[kind]}, {figure}: {len(measured)} sizes are too few for a fit"
+                yield f"{KINDS[kind]}, {figure}: too few sizes for a fit"
             else:
                 fits[kind, figure] = fit
                 yield f"{KINDS[kind]}, {figure} = {fit}; within {fit.error:.0%} of each size that is left out"
@@ -167,23 +169,24 @@ def _larger(fast: Fit, gptq: Fit, share: float, languages: int) -> Iterator[str]
         f"sweep, gateway) are divided whole. Each GPU's process holds the model.\n"
     )
     yield (
-        "| model | 16-bit size, GB | second moments of the widest layer, GB "
+        "| model | 16-bit size, GB | a block, GB | second moments of its widest layer, GB "
         + "".join(f"| planned, {gpus} GPU{'s' * (gpus > 1)} " for gpus in GPUS)
         + "".join(f"| {TRIALS} trials, {gpus} GPU{'s' * (gpus > 1)} " for gpus in GPUS)
         + "|"
     )
-    yield f"|---|{'---:|' * (2 + 2 * len(GPUS))}"
+    yield f"|---|{'---:|' * (3 + 2 * len(GPUS))}"
     for shape in PREDICTED:
         one, trial = fast(shape), gptq(shape)
         planned = [one * (1 - share + share / min(gpus, languages)) for gpus in GPUS]
         trials = [trial * ceil(TRIALS / gpus) for gpus in GPUS]
-        cells = [_hours(seconds) for seconds in (*planned, *trials)]
-        yield f"| {shape.name} | {shape.bytes / 1e9:.0f} | {_moments(shape):.1f} | {' | '.join(cells)} |"
+        sizes = [shape.bytes, 2 * shape.block_weights, _moment_bytes(shape)]
+        cells = [*(f"{size / 1e9:.1f}" for size in sizes), *map(_hours, (*planned, *trials))]
+        yield f"| {shape.name} | {' | '.join(cells)} |"
 
 
-def _moments(shape: Shape) -> float:
-    """Of one copy in float32, in GB."""
-    return 4 * max(shape.hidden, shape.feed_forward) ** 2 / 1e9
+def _moment_bytes(shape: Shape) -> float:
+    """Of one copy in float32."""
+    return 4.0 * max(shape.hidden, shape.feed_forward) ** 2
 
 
 def _hours(seconds: float) -> str:
