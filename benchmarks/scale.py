@@ -23,7 +23,7 @@ import torch
 import typer.main
 from safetensors.torch import load_file, save_file
 
-from benchmarks.scale_rows import GPTQ, KINDS, PEER, STREAMED, ScaleRow, read_rows, run_child
+from benchmarks.scale_rows import GPTQ, KINDS, MEASURED_ROWS, PEER, STREAMED, ScaleRow, read_rows, run_child
 from benchmarks.scale_shapes import MEASURED, POSITIONS, Shape, find_shape
 from benchmarks.scale_tables import print_tables
 from laaciq.cli import app
@@ -186,7 +186,7 @@ def main() -> None:
         if unknown := set(options.rows.split(",")) - KINDS.keys():
             parser.error(f"no row is called {min(unknown)}: there are {', '.join(KINDS)}")
         settings = {name: getattr(options, name) for name in SETTINGS}
-        store = RunFolder(options.out, description={"command": "benchmarks.scale", **settings})
+        store = RunFolder(options.out / MEASURED_ROWS, description={"command": "benchmarks.scale", **settings})
         try:
             Benchmark(options, store, time.perf_counter()).run()
         finally:

@@ -23,6 +23,8 @@ KINDS = {
     STREAMED: "`--effort fast`, streamed from disk",
 }
 BEFORE, AFTER = "before the first stage", "after the last"
+# The folder of the rows, beside those of models and logs.
+MEASURED_ROWS = "measured"
 _BEGINS = re.compile(r"(?P<title>.+?): (?:\d+%|\d+ of \d+)(?:, .*)?")
 _ENDS = re.compile(r"(?P<title>.+?): done in .*")
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -146,5 +148,5 @@ def run_child(words: Sequence[str], *, log: Path, gpu_cap: float, most_seconds: 
 
 
 def read_rows(out: Path) -> list[ScaleRow]:
-    paths = sorted(out.glob("rows/*.json"))
+    paths = sorted((out / MEASURED_ROWS).glob("rows/*.json"))
     return [ScaleRow.model_validate_json(path.read_text(encoding="utf-8")) for path in paths]
