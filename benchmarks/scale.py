@@ -87,12 +87,13 @@ class Benchmark:
             seconds=ended.seconds,
             stages=ended.stages,
             memory=ended.memory,
+            device_bytes=ended.device_bytes,
             announcement=ended.announcement,
             announced_after=ended.announced_after,
             failure=ended.failure,
         )
         self.store.keep(_row_name(shape, kind), row, self._key(shape, kind))
-        figures = f"GPU {row.memory.reserved / 2**30:.1f} GiB, host {row.memory.anonymous / 2**30:.1f} GiB"
+        figures = f"GPU {row.device_bytes / 2**30:.1f} GiB, host {row.memory.anonymous / 2**30:.1f} GiB"
         self._say(
             f"{shape.name} {kind}: {row.seconds:.1f} s, {figures}" + (f", FAILED: {row.failure}" if row.failure else "")
         )

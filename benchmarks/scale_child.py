@@ -20,6 +20,8 @@ from laaciq.strict import StrictModel
 # Seconds between two looks at memory, and looks between two writes of the file, which a killed process leaves.
 LOOK_SECONDS, LOOKS = 0.05, 40
 BITS, GROUP_SIZE = 4, 64
+# Growth of a peak that is printed among the progress lines, which tell the stage, and how such a line begins.
+STEP_BYTES, GROWN = 2**30, "memory grew to "
 # Pinned to see where the system counts such memory.
 _PROBE_BYTES = 16 * 2**20
 
@@ -41,7 +43,7 @@ class MemoryWatch:
     """Looks at memory from a thread, and writes the peaks to a file."""
 
     def __init__(self, path: Path) -> None:
-        self.peak = Memory()
+        self.peak = self._printed = Memory()
         self._path = path
         self._pinned_is_counted = True
         self._ended = Event()
@@ -71,6 +73,11 @@ class MemoryWatch:
         now = memory_now(pinned_is_counted=self._pinned_is_counted)
         highest = {name: max(value, getattr(self.peak, name)) for name, value in now.model_dump().items()}
         self.peak = Memory(**highest)
+        grown = (self.peak.allocated - self._printed.allocated, self.peak.anonymous - self._printed.anonymous)
+        if max(grown) > STEP_BYTES:
+            self._printed = self.peak
+            device, host = (count / 2**30 for count in (self.peak.allocated, self.peak.anonymous))
+            print(f"{GROWN}{device:.1f} GiB on the GPU, {host:.1f} GiB of the host", file=sys.stderr, flush=True)
 
     def _write(self) -> None:
         partial = self._path.with_suffix(".partial")

@@ -8,10 +8,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread, Timer
 from typing import Literal
 
-from benchmarks.scale_child import Memory
+import torch
+
+from benchmarks.scale_child import GROWN, LOOK_SECONDS, Memory
 from laaciq.engine.processes import start_module
 from laaciq.strict import StrictModel
 
@@ -53,8 +55,9 @@ class Announced(StrictModel):
 
 
 class ScaleRow(StrictModel):
-    """`seconds` are those of the whole process, from disk to disk; `stages` the parts that it printed. The `announcement` of
-    time and memory comes `announced_after` so many seconds; it is empty for the peer. `failure` is its last words, None if it succeeded.
+    """`seconds` are those of the whole process, from disk to disk; `stages` the parts that it printed. `device_bytes` is the most that it took of
+    the GPU, with the context of CUDA; 0 without a GPU. `announcement` is what laaciq said of time and memory, `announced_after` when it did; the
+    peer says nothing. `failure` is its last words, None if it succeeded.
     """
 
     version: Literal[1] = 1
@@ -67,6 +70,7 @@ class ScaleRow(StrictModel):
     seconds: float
     stages: dict[str, float]
     memory: Memory
+    device_bytes: int
     announcement: str
     announced_after: float
     failure: str | None = None
@@ -110,9 +114,39 @@ class Ended:
     seconds: float
     stages: dict[str, float]
     memory: Memory
+    device_bytes: int
     announcement: str
     announced_after: float
     failure: str | None
+
+
+class DeviceWatch:
+    """How much memory of the GPU others take beyond what is taken when it begins."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._ended = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> DeviceWatch:
+        if torch.cuda.is_available():
+            self._before = self._taken()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self.peak = max(self.peak, self._taken() - self._before)
+
+    @staticmethod
+    def _taken() -> int:
+        free, whole = torch.cuda.mem_get_info()
+        return whole - free
 
 
 def run_child(words: Sequence[str], *, log: Path, gpu_cap: float, most_seconds: float) -> Ended:
@@ -129,7 +163,7 @@ def run_child(words: Sequence[str], *, log: Path, gpu_cap: float, most_seconds: 
     )  # fmt: skip
     timer = Timer(most_seconds, process.kill)
     timer.start()
-    with log.open("w", encoding="utf-8") as file:
+    with log.open("w", encoding="utf-8") as file, DeviceWatch() as device:
         for line in process.stdout or ():
             now = time.monotonic()
             file.write(f"[{now - began:7.1f} s] {line}")
@@ -137,14 +171,14 @@ def run_child(words: Sequence[str], *, log: Path, gpu_cap: float, most_seconds: 
             stages.read(line.rstrip("\n"), now)
             if not announcement and Announced.of(line):
                 announcement, announced_after = line.strip(), now - began
-            said = line.strip() or said
+            said = said if line.startswith(GROWN) else line.strip() or said
     status = process.wait()
     timer.cancel()
     seconds = time.monotonic() - began
     stages.end(began + seconds)
     failure = None if status == 0 else f"status {status} after {seconds:.0f} s: {said}"
     memory = Memory.model_validate_json(figures.read_text(encoding="utf-8")) if figures.exists() else Memory()
-    return Ended(seconds, stages.by_title, memory, announcement, announced_after, failure)
+    return Ended(seconds, stages.by_title, memory, device.peak, announcement, announced_after, failure)
 
 
 def read_rows(out: Path) -> list[ScaleRow]:

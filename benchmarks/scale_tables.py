@@ -43,17 +43,21 @@ def _order(row: ScaleRow) -> tuple[int, int]:
 def times(rows: Rows) -> Iterator[str]:
     """Whole processes, from disk to disk."""
     yield (
-        "| model | 16-bit size, GiB | | seconds | over llmcompressor's | GPU, tensors, GiB | GPU, reserved "
-        "| host, GiB | of it pinned | mapped files |"
+        "| model | 16-bit size, GiB | | seconds | over llmcompressor's | GPU, GiB | torch's part | its tensors "
+        "| host, GiB | pinned | mapped files |"
     )
-    yield "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|"
+    yield "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for (size, kind), row in rows.items():
         peer, memory = rows.get((size, PEER)), row.memory
         over = "–" if peer is None or peer.failure or row.failure else f"{row.seconds / peer.seconds:.2f}"
         seconds = f"{row.seconds:,.0f}" if row.failure is None else f"failed after {row.seconds:,.0f}"
-        sizes = (memory.allocated, memory.reserved, memory.anonymous, memory.pinned, memory.mapped)
+        sizes = (row.device_bytes, memory.reserved, memory.allocated, memory.anonymous, memory.pinned, memory.mapped)
         cells = [size, _gib(find_shape(size).bytes), KINDS[kind], seconds, over, *map(_gib, sizes)]
         yield f"| {' | '.join(cells)} |"
+    yield (
+        "\nSeconds are those of the whole process, from disk to disk. GPU: all that it took, with the context of CUDA; torch's "
+        "part is what its allocator held, and tensors are what it handed out. Host: memory apart from mapped files."
+    )
 
 
 def stages(rows: Rows) -> Iterator[str]:
@@ -80,7 +84,7 @@ def announcements(rows: Rows) -> Iterator[str]:
         if (announced := row.announced) is not None:
             pairs = [
                 (announced.seconds, row.seconds - row.announced_after, 1.0),
-                (announced.device_bytes, row.memory.reserved, GIB),
+                (announced.device_bytes, row.device_bytes, GIB),
                 (announced.host_bytes, row.memory.anonymous, GIB),
             ]
             cells = [f"{said / unit:.1f} | {_ratio(said, happened)}" for said, happened, unit in pairs]
@@ -95,7 +99,7 @@ def _ratio(said: float, happened: float) -> str:
 
 
 def verdicts(rows: Rows) -> Iterator[str]:
-    """The aims, each reached, missed or not measured. GPU memory is what torch reserved."""
+    """The aims, each reached, missed or not measured. GPU memory is all that the process takes of the GPU."""
 
     def value(
         size: str, kind: str, of: Callable[[ScaleRow], float], over: tuple[str, str] | None = None
@@ -109,7 +113,7 @@ def verdicts(rows: Rows) -> Iterator[str]:
         return row.seconds
 
     def device(row: ScaleRow) -> float:
-        return row.memory.reserved / GIB
+        return row.device_bytes / GIB
 
     def host(row: ScaleRow) -> float:
         return row.memory.anonymous / GIB
@@ -142,7 +146,7 @@ def predictions(rows: Rows) -> Iterator[str]:
         chosen = {find_shape(size): row for (size, k), row in rows.items() if k == kind}
         figures = {
             "seconds": ({shape: row.seconds for shape, row in chosen.items()}, TIME_FORMS),
-            "GPU, GiB": ({shape: row.memory.reserved / GIB for shape, row in chosen.items()}, DEVICE_FORMS),
+            "GPU, GiB": ({shape: row.device_bytes / GIB for shape, row in chosen.items()}, DEVICE_FORMS),
             "host, GiB": ({shape: row.memory.anonymous / GIB for shape, row in chosen.items()}, HOST_FORMS),
         }
         for figure, (measured, forms) in figures.items():

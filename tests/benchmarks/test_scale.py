@@ -18,9 +18,9 @@ SHAPE = "64x128x1"
 
 
 def row(size, kind, seconds, *, device=20.0, host=10.0, failure=None, **more):
-    memory = Memory(allocated=0, reserved=int(device * GIB), anonymous=int(host * GIB))
+    memory = Memory(anonymous=int(host * GIB))
     known = {"command": [], "machine": "a GPU", "tokens": 1000, "languages": 36, "stages": {"measuring": seconds / 10}}
-    known |= {"announcement": "", "announced_after": 0.0} | more
+    known |= {"announcement": "", "announced_after": 0.0, "device_bytes": int(device * GIB)} | more
     return ScaleRow(size=size, kind=kind, seconds=seconds, memory=memory, failure=failure, **known)
 
 
