@@ -59,12 +59,12 @@ class Fit:
 
 
 def choose_fit(measured: Mapping[Shape, float], forms: Sequence[tuple[Term, ...]]) -> Fit | None:
-    """The first of the simplest forms with a small error, or else the one with the smallest. None without a shape more than some form has
-    terms."""
+    """The simplest form with a small error, or else the one with the smallest error. None unless some form has fewer terms than there are
+    shapes."""
     fits = [fit for terms in forms if (fit := fit_form(measured, terms)) is not None]
     small = [fit for fit in fits if fit.error <= SMALL_ERROR]
     if small:
-        return min(small, key=lambda fit: len(fit.terms))
+        return min(small, key=lambda fit: (len(fit.terms), fit.error))
     return min(fits, key=lambda fit: fit.error, default=None)
 
 

@@ -55,8 +55,8 @@ class Announced(StrictModel):
 
 
 class ScaleRow(StrictModel):
-    """`seconds` are those of the whole process, from disk to disk; `stages` the parts that it printed. `device_bytes` is the most that it took of
-    the GPU, with the context of CUDA; 0 without a GPU. `announcement` is what laaciq said of time and memory, `announced_after` when it did; the
+    """`seconds` are those of the whole process, from disk to disk; `stages` the parts that it printed. `device_bytes` is the most that it took
+    of the GPU, with the context of CUDA; 0 without a GPU. `announcement` is what laaciq said of time and memory, `announced_after` when; the
     peer says nothing. `failure` is its last words, None if it succeeded.
     """
 

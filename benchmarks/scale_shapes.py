@@ -25,7 +25,7 @@ _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama with untied embeddings. `key_values` is the number of key-value heads."""
+    """A Llama with untied embeddings. `key_values` is the number of key-value heads; without a gate, a block has one matrix less, as in BLOOM."""
 
     name: str
     hidden: int
@@ -33,12 +33,13 @@ class Shape:
     blocks: int
     heads: int
     key_values: int
+    gated: bool = True
 
     @property
     def layers(self) -> dict[str, tuple[int, int]]:
         """Outputs and inputs of the linear layers of a block."""
         shared = self.hidden // self.heads * self.key_values
-        return {
+        layers = {
             "self_attn.q_proj": (self.hidden, self.hidden),
             "self_attn.k_proj": (shared, self.hidden),
             "self_attn.v_proj": (shared, self.hidden),
@@ -47,6 +48,7 @@ class Shape:
             "mlp.up_proj": (self.feed_forward, self.hidden),
             "mlp.down_proj": (self.hidden, self.feed_forward),
         }
+        return {name: shape for name, shape in layers.items() if self.gated or name != "mlp.gate_proj"}
 
     @property
     def block_weights(self) -> int:
@@ -129,7 +131,7 @@ MEASURED = {
 }
 PREDICTED = (
     Shape("70B", 8192, 28672, 80, heads=64, key_values=8),
-    Shape("176B", 14336, 57344, 70, heads=112, key_values=112),
+    Shape("176B", 14336, 57344, 70, heads=112, key_values=112, gated=False),
 )
 
 

@@ -58,8 +58,8 @@ def test_what_laaciq_announces_is_read_back(cost, seconds):
 @pytest.mark.parametrize("size", [*MEASURED, *(shape.name for shape in PREDICTED)])
 def test_a_size_is_what_its_name_says(size):
     shape = {**MEASURED, **{shape.name: shape for shape in PREDICTED}}[size]
-    # 176B is BLOOM's shape, whose feed-forward layer has no gate.
-    assert shape.parameters / 1e9 == pytest.approx(float(size[:-1]), rel=0.5 if size == "176B" else 0.25)
+    # Names are rounded, and 0.3B leaves out the embeddings.
+    assert shape.parameters / 1e9 == pytest.approx(float(size[:-1]), rel=0.25)
 
 
 def test_a_fit_finds_the_simplest_growth_and_its_error():
