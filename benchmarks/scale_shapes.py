@@ -25,7 +25,7 @@ _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama with untied embeddings. `key_values` is the number of key-value heads; without a gate, a block has one matrix less, as in BLOOM."""
+    """A Llama with untied embeddings. `key_values` is the number of key-value heads. Not `gated`, a block has one matrix less, as in BLOOM."""
 
     name: str
     hidden: int
