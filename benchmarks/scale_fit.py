@@ -54,8 +54,8 @@ class Fit:
         return sum(c * term.of(shape) for c, term in zip(self.coefficients, self.terms, strict=True))
 
     def __str__(self) -> str:
-        pairs = zip(self.coefficients, self.terms, strict=True)
-        return " + ".join(f"{c:.3g}{term.name and f' · {term.name}'}" for c, term in pairs)
+        pairs = [(c, term.name) for c, term in zip(self.coefficients, self.terms, strict=True) if c]
+        return " + ".join(f"{c:,.3g}{name and f' · {name}'}" for c, name in pairs)
 
 
 def choose_fit(measured: Mapping[Shape, float], forms: Sequence[tuple[Term, ...]]) -> Fit | None:

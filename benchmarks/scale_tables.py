@@ -89,6 +89,10 @@ def announcements(rows: Rows) -> Iterator[str]:
             ]
             cells = [f"{said / unit:.1f} | {_ratio(said, happened)}" for said, happened, unit in pairs]
             yield f"| {size} | {KINDS[kind]} | {' | '.join(cells)} |"
+    yield ""
+    for (size, kind), row in rows.items():
+        if row.announced is not None:
+            yield f"- {size}, {KINDS[kind]}: {row.announcement[row.announcement.find('This takes') :]}"
 
 
 def _ratio(said: float, happened: float) -> str:
