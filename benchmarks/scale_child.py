@@ -1,10 +1,10 @@
 """One quantization in a process of its own, which notes the memory that it takes.
 
-    python -m benchmarks.scale_child FIGURES GPU_CAP laaciq quantize MODEL …       # the command line
-    python -m benchmarks.scale_child FIGURES GPU_CAP llmcompressor MODEL TOKENS OUT
+    python -m benchmarks.scale_child FIGURES GPU_CAP PINNED laaciq quantize MODEL …       # the command line
+    python -m benchmarks.scale_child FIGURES GPU_CAP PINNED llmcompressor MODEL TOKENS OUT
 
 FIGURES is a JSON file, TOKENS a safetensors file with one sequence per tensor. GPU_CAP is what torch may take of the GPU, in GiB, as if the
-GPU had no more; 0 sets no bound.
+GPU had no more; 0 sets no bound. PINNED is 1 if the system counts pinned memory as the process's or as shared, else 0: see `counts_pinned`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from threading import Event, Thread
-from types import ModuleType
 from typing import Any
+
+import torch
 
 from laaciq.strict import StrictModel
 
@@ -42,16 +43,14 @@ class Memory(StrictModel):
 class MemoryWatch:
     """Looks at memory from a thread, and writes the peaks to a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, pinned_is_counted: bool) -> None:
         self.peak = self._printed = Memory()
         self._path = path
-        self._pinned_is_counted = True
+        self._pinned_is_counted = pinned_is_counted
         self._ended = Event()
         self._thread = Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> MemoryWatch:
-        if _cuda() is not None:
-            self._pinned_is_counted = _counts_pinned()
         self._thread.start()
         return self
 
@@ -90,10 +89,10 @@ def memory_now(*, pinned_is_counted: bool = True) -> Memory:
     fields = dict(line.split(":", 1) for line in lines if line.startswith("Rss"))
     pages = {name: int(value.split()[0]) * 1024 for name, value in fields.items()}
     anonymous = pages["RssAnon"] + pages["RssShmem"]
-    cuda = _cuda()
-    if cuda is None or not cuda.is_initialized():
+    cuda = torch.cuda
+    if not cuda.is_initialized():
         return Memory(anonymous=anonymous, mapped=pages["RssFile"])
-    stats = cuda.host_memory_stats()
+    stats: dict[str, int] = getattr(cuda, "host_memory_stats", dict)()
     # What it owns; earlier versions of torch call that reserved.
     pinned = stats.get("reserved_bytes.current", stats.get("allocated_bytes.current", 0))
     return Memory(
@@ -105,21 +104,14 @@ def memory_now(*, pinned_is_counted: bool = True) -> Memory:
     )
 
 
-def _counts_pinned() -> bool:
-    """Does /proc count pinned pages as the process's or as shared?"""
-    import torch
-
-    torch.zeros(1, device="cuda")
+def counts_pinned() -> bool:
+    """Does /proc count pinned pages as the process's or as shared? To be asked once, before the allocator keeps pinned pages for later."""
+    if not torch.cuda.is_available():
+        return True
+    torch.zeros(1, device="cuda")  # what comes with it is there before
     before = memory_now().anonymous
     pinned = torch.zeros(_PROBE_BYTES, dtype=torch.uint8, pin_memory=True)
     return memory_now().anonymous - before > pinned.numel() // 2
-
-
-def _cuda() -> ModuleType | None:
-    """torch.cuda, if there is a GPU."""
-    import torch
-
-    return torch.cuda if torch.cuda.is_available() else None
 
 
 def run_laaciq(words: list[str]) -> None:
@@ -162,11 +154,11 @@ def run_llmcompressor(model: str, tokens: str, out: str) -> None:
 
 
 def main() -> None:
-    figures, cap, what, *words = sys.argv[1:]
-    cuda = _cuda()
-    if cuda is not None and float(cap):
-        cuda.set_per_process_memory_fraction(min(1.0, float(cap) * 2**30 / cuda.mem_get_info()[1]))
-    with MemoryWatch(Path(figures)):
+    figures, cap, pinned, what, *words = sys.argv[1:]
+    if float(cap) and torch.cuda.is_available():
+        whole = torch.cuda.mem_get_info()[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, float(cap) * 2**30 / whole))
+    with MemoryWatch(Path(figures), pinned_is_counted=pinned == "1"):
         if what == "laaciq":
             run_laaciq(words)
         else:

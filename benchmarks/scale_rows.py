@@ -7,13 +7,14 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import Literal
 
 import torch
 
-from benchmarks.scale_child import GROWN, LOOK_SECONDS, Memory
+from benchmarks.scale_child import GROWN, LOOK_SECONDS, Memory, counts_pinned
 from laaciq.engine.processes import start_module
 from laaciq.strict import StrictModel
 
@@ -29,6 +30,7 @@ BEFORE, AFTER = "before the first stage", "after the last"
 MEASURED_ROWS = "measured"
 _BEGINS = re.compile(r"(?P<title>.+?): (?:\d+%|\d+ of \d+)(?:, .*)?")
 _ENDS = re.compile(r"(?P<title>.+?): done in .*")
+_counts_pinned = cache(counts_pinned)
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -152,13 +154,14 @@ class DeviceWatch:
 def run_child(words: Sequence[str], *, log: Path, gpu_cap: float, most_seconds: float) -> Ended:
     """Run `benchmarks.scale_child` with these words; `log` receives what it prints, line by line with the second it came in. After
     `most_seconds` it is killed, and its memory so far counts."""
+    _counts_pinned()  # before the clock runs
     log.parent.mkdir(parents=True, exist_ok=True)
     figures = log.with_suffix(".memory.json")
     figures.unlink(missing_ok=True)
     began = time.monotonic()
     stages, announcement, announced_after, said = StageTimes(began), "", 0.0, ""
     process = start_module(
-        "benchmarks.scale_child", str(figures), str(gpu_cap), *words,
+        "benchmarks.scale_child", str(figures), str(gpu_cap), str(int(_counts_pinned())), *words,
         environment={"TQDM_DISABLE": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     timer = Timer(most_seconds, process.kill)
