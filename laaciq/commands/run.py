@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import write_checkpoints
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import Texts
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
-from laaciq.engine.progress import Progress
-from laaciq.engine.workers import Pending, make_workers
+from laaciq.engine.workers import Pending
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
@@ -31,6 +31,7 @@ from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.plan import Plan, PlanSet
+from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.strict import StrictModel
@@ -71,26 +72,15 @@ class RunResult(Displayed, StrictModel):
         return self.plans.first
 
 
-def run(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path | None = None,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    workers: int | None = None,
-    ray: str | None = None,
-    **options: Unpack[RunKeywords],
-) -> RunResult:
-    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes in `out`. `workers` and `ray` as in
-    docs/workers.md.
+@spells_out(RunOptions, RunKeywords)
+def run(model: str | Path = REFERENCE, **keywords: Unpack[RunKeywords]) -> RunResult:
+    """Quantize `model` and measure what each language loses. Resumes in `out`.
+
+    Keywords: `RunOptions` and `Settings`.
     """
-    chosen = RunOptions.of(model=model, **options)
-    target = out or chosen.default_folder
-    with open_session(
-        chosen, out=target, overwrite=overwrite, device=device, progress=progress, workers=make_workers(workers, ray)
-    ) as session:
-        chain = Chain(session, chosen)
+    options, settings = read_keywords(RunOptions, keywords, model=model)
+    with open_session(options, replace(settings, out=settings.out or options.default_folder)) as session:
+        chain = Chain(session, options)
         chain.announce()
         return chain.run()
 
@@ -159,8 +149,9 @@ class Chain:
             numeric_noise=numeric_noise(session, main.test) if options.numeric_check else None,
             computed_with=session.computed_with,
         )
-        session.store.write("report.md", markdown_report(**_reported(result)))
-        session.store.write("report.html", html_report(**_reported(result), profile=profile))
+        findings = _findings(result, profile)
+        session.store.write("report.md", markdown_report(findings))
+        session.store.write("report.html", html_report(findings))
         session.store.finish()
         return result
 
@@ -306,14 +297,14 @@ def _generation(code: str) -> str:
     return f"generation/{code}.json"
 
 
-def _reported(result: RunResult) -> dict[str, Any]:
-    """The arguments of both reports."""
-    return {
-        "evaluation": result.evaluation,
-        "plans": result.plans,
-        "command": result.options.command,
-        "computed_with": result.computed_with,
-        "baseline": result.baseline,
-        "planning": result.planning,
-        "spread": result.spread,
-    }
+def _findings(result: RunResult, profile: Profile) -> Findings:
+    return Findings(
+        result.evaluation,
+        result.options.command,
+        plans=result.plans,
+        computed_with=result.computed_with,
+        profile=profile,
+        baseline=result.baseline,
+        planning=result.planning,
+        spread=result.spread,
+    )

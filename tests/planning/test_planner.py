@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 import laaciq
 from laaciq.commands.opening import open_session
+from laaciq.commands.settings import Settings
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.options import PlanOptions
 from laaciq.planning.budget import user_weights
@@ -133,7 +134,7 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
 @pytest.mark.parametrize("objective", ["worst", "mean"])
 def test_the_layers_that_planning_returns_are_those_of_its_plan(model, texts, objective):
     options = PlanOptions.of(model=str(model), texts=str(texts), budget=4.0, objective=objective, served_bound=100)
-    session = open_session(options)
+    session = open_session(options, Settings())
     calibration = calibrate(session, options.quantizing())
     decision, layers = decide(session, options.quantizing(), calibration)
     again = list(quantize_layers(session.original, decision.plans.first, calibration))

@@ -4,6 +4,7 @@ import pytest
 
 import laaciq
 from laaciq.commands.opening import open_session
+from laaciq.commands.settings import Settings
 from laaciq.options import METHODS, PlanOptions, WeightOptions
 from laaciq.planning.decision import calibrate
 from laaciq.planning.rules import make_plans
@@ -31,7 +32,7 @@ def options(tmp_path_factory, texts):
 
 @pytest.fixture(scope="module")
 def session(options):
-    return open_session(options)
+    return open_session(options, Settings())
 
 
 @pytest.fixture(scope="module")
