@@ -14,6 +14,7 @@ from laaciq.corpus import Texts
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
 from laaciq.engine.workers import Pending
+from laaciq.evaluation import estimate
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
@@ -257,17 +258,22 @@ class Chain:
         if self.up_to_date():
             session.progress.say(f"{sentence} Everything is up to date; nothing is computed again.")
         else:
-            stages = self._stages()
+            stages = self.stages()
             session.reserve_workers([stage for stage in stages if stage.name in _HANDED_OUT])
             session.announce(sentence, stages)
 
-    def _stages(self) -> list[StageCost]:
+    def stages(self) -> list[StageCost]:
+        """What every stage takes, estimated before the model is loaded."""
         costs, split, weights = self.session.costs, self.session.split, self.options.quantizing()
         stages = estimate_stages(costs, split, weights, baseline=self.options.baseline)
         if self.options.draws > 1:
             again = estimate_stages(costs, split, weights)
             others = sum(stage.seconds for stage in again) * (self.options.draws - 1)
             stages.append(replace(again[-1], name="other draws", seconds=others))
+        if self.options.generate:
+            stages.append(estimate.generating(costs, split.test))
+        if self.options.numeric_check:
+            stages.append(estimate.numeric_check(costs, split.test))
         return stages
 
     def up_to_date(self) -> bool:

@@ -168,6 +168,20 @@ def test_both_formats_say_the_same(case: str) -> None:
 
 
 @every_case
+def test_one_verdict_from_one_rule_and_the_other_statistics_folded_away(case: str) -> None:
+    disparity = evaluation(case).disparity
+    for source in (page(case), markdown(case)):
+        shown = re.sub(r"<details.*?</details>", "", source, flags=re.DOTALL)
+        for words in ("deviation τ", "cross-fitted"):
+            assert words not in shown.lower()
+            assert (words in source.lower()) == (disparity is not None)
+        beyond = disparity is not None and disparity.plug_in.low > 0
+        assert ("this disparity is beyond noise" in shown) == beyond
+        assert ("no difference between languages is beyond noise" in shown) == (disparity is not None and not beyond)
+        assert beyond == (disparity is not None and disparity.plug_in.value > disparity.noise_floor)
+
+
+@every_case
 def test_nothing_that_is_no_number_is_printed(case: str) -> None:
     for text in (read(case).text, markdown(case)):
         assert not re.search(r"\b(nan|none|inf|null)\b", text, re.IGNORECASE)
