@@ -44,10 +44,10 @@ def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpac
     chosen, settings = read_keywords(ImatrixOptions, keywords, model=model)
     folder, progress = Path(out), settings.progress or default_progress()
     split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
-    found = find_model(chosen.model)
+    source = find_model(chosen.model)
 
     def fill(partial: Path, parts: Path) -> Imatrix:
-        loaded = load(found, device=settings.device)
+        loaded = load(source, device=settings.device)
         languages = split.calibration.languages
         planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
         measuring = chosen.measuring()
@@ -67,7 +67,7 @@ def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpac
         write_text(partial / RESULT, result.model_dump_json(indent=1))
         return result
 
-    read = (found.fingerprint, split.calibration.fingerprint, plan_file_fingerprint(chosen.plan))
+    read = (source.fingerprint, split.calibration.fingerprint, plan_file_fingerprint(chosen.plan))
     key = key_of("imatrix", str(folder), read, chosen.model_dump(), pick_device(settings.device).type)
     return write_whole(
         folder, Imatrix, fill, command=chosen.command, key=key, overwrite=settings.overwrite, progress=progress
