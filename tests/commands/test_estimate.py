@@ -4,12 +4,12 @@ from contextlib import contextmanager
 
 import pytest
 
-import laaciq
 from laaciq.commands.opening import open_session
 from laaciq.commands.run import Chain
 from laaciq.commands.settings import Settings
 from laaciq.engine.progress import Progress
 from laaciq.options import RunOptions
+from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
 # The first word of each stage that is shown, and of those of the estimate that stand for it.
@@ -42,10 +42,8 @@ class Recorded(Progress):
 def recorded(tmp_path_factory):
     """The stages of a run as they were estimated, and as they were shown."""
     folder = tmp_path_factory.mktemp("estimate")
-    for code in ("eng", "swa"):
-        text = "\n".join(text[:40] for text in laaciq.read_texts()[code].texts[:20])
-        (folder / f"{code}.txt").write_text(text)
-    given = {"texts": folder, "served_bound": 100, "tune": 1, "generate": True, "numeric_check": True}
+    texts = write_short_texts(folder / "texts", ("eng", "swa"))
+    given = {"texts": texts, "served_bound": 100, "tune": 1, "generate": True, "numeric_check": True}
     options = RunOptions.of(model=save_tiny("llama", folder / "model"), **given)
     progress = Recorded()
     with open_session(options, Settings(out=folder / "run", progress=progress)) as session:

@@ -15,6 +15,7 @@ from laaciq.planning.budget import user_weights
 from laaciq.planning.decision import calibrate, decide
 from laaciq.planning.minimax import IMPROVEMENT
 from laaciq.quantization.model import quantize_layers
+from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -22,11 +23,7 @@ FEW = ["eng", "swa", "hin"]
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    whole = laaciq.read_texts()
-    for code in FEW:
-        (folder / f"{code}.txt").write_text("\n".join(text[:60] for text in whole[code].texts[:20]))
-    return folder
+    return write_short_texts(tmp_path_factory.mktemp("texts"), FEW, letters=60)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +35,9 @@ def planned(model, texts, **options):
     return laaciq.plan(model, texts=str(texts), served_bound=100, **options)
 
 
-@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "worst-and-spread", "mean"])
-@pytest.mark.parametrize("budget", [3.5, 5.0])
+@pytest.mark.parametrize(
+    ("objective", "budget"), [("worst", 3.5), ("worst-quarter", 5.0), ("worst-and-spread", 3.5), ("mean", 5.0)]
+)
 def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
     result = planned(model, texts, budget=budget, objective=objective)
     assert result.plan.size.block_bits_per_weight <= budget
