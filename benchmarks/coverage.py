@@ -42,7 +42,7 @@ QUANTITIES = [
     *("D", "mean", "worst", "disparity"),
     *("mean ratio", "worst ratio", "disparity ratio", "worst difference"),
 ]
-# How often equal languages are said to differ beyond noise.
+# How often equal languages are reported to differ beyond noise.
 FALSE_ALARM = "false alarm"
 
 

@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.frontier_tables import print_tables
 from benchmarks.peers import ENGLISH, OUR_GPTQ, PEERS, Peer, our_row, our_sizes, size_of
-from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, read_rows
+from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, add_draw_arguments, read_rows
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.registry import BACKENDS
 from laaciq.backends.size import bits_per_weight
@@ -181,12 +181,7 @@ def main() -> None:
     parser.add_argument(
         "--english", help="more English text, so that English alone has as many passages as all languages"
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder for the rows; the same command resumes")
-    parser.add_argument("--overwrite", action="store_true", help="replace the rows of another command in that folder")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=1, help="draws that run at the same time")
-    parser.add_argument("--threads", type=int, default=2, help="of each process")
+    add_draw_arguments(parser)
     parser.add_argument("--languages", default="", help="codes with commas between; by default those that are served")
     parser.add_argument("--test", default=BUILTIN, help="test texts, with commas between")
     parser.add_argument("--tracks", default="blocks,model", help="sizes that are compared: blocks, model or both")

@@ -20,12 +20,20 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredMethod, SizedCandidate, Statistic, interval, read_draws
+from benchmarks.rows import (
+    TEXT_FREE,
+    DrawRows,
+    MeasuredMethod,
+    SizedCandidate,
+    Statistic,
+    add_draw_arguments,
+    interval,
+    read_draws,
+)
 from laaciq.corpus import Split, read_split
 from laaciq.engine.store import key_of
 from laaciq.models import LanguageModel, find_model, load
@@ -220,12 +228,7 @@ def print_tables(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the rows; the same command resumes")
-    parser.add_argument("--overwrite", action="store_true", help="replace the rows of another command in that folder")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=1, help="draws that run at the same time")
-    parser.add_argument("--threads", type=int, default=2, help="of each process")
+    add_draw_arguments(parser)
     parser.add_argument("--passages", type=int, default=60, help="test passages per language, at most")
     parser.add_argument("--languages", default="", help="codes with commas between; by default those that are served")
     parser.add_argument("--bits", default="4,3")

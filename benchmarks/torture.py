@@ -70,7 +70,7 @@ def _torture(what: str, number: int | None, part: Part, folder: Path, commands: 
         prepare_commands(commands, folder)
         aim = part.share(min(number or sys.maxsize, count_faults(folder, commands)))
         rounds = fault_rounds(folder, numbers, commands)
-    began, before, told = time.monotonic(), done, 0.0
+    began, before, reported = time.monotonic(), done, 0.0
     # A fault less than counted may come: the sizes of files with times in them differ from run to run.
     while done < aim and (made := next(rounds, None)) is not None:
         append_round(path, made)
@@ -78,8 +78,8 @@ def _torture(what: str, number: int | None, part: Part, folder: Path, commands: 
         if made.failure is not None:
             print(f"{made.command}, {', '.join(made.injected)}: {made.failure}", flush=True)
         passed = time.monotonic() - began
-        if passed - told > _LINE_SECONDS or done >= aim:
-            told = passed
+        if passed - reported > _LINE_SECONDS or done >= aim:
+            reported = passed
             left = passed / max(1, done - before) * (aim - done)
             print(f"{what}: {done} of {aim}, {duration(passed)}, about {duration(max(0.0, left))} left", flush=True)
 

@@ -10,13 +10,11 @@ from rich.text import Text
 
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import CompareOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from laaciq.studies.comparison import Comparison
 
 # Columns of the report's table by their place there: heading, and importance where the terminal is narrow. Libraries left layers
@@ -34,14 +32,14 @@ _COLUMNS: dict[int, tuple[str, int | None]] = {
 }
 
 
-@measures(CompareOptions, workers=True)
-def compare(result: Comparison, folder: Path) -> None:
+@calls_verb(CompareOptions)
+def compare(result: Comparison, call: Call[CompareOptions]) -> None:
     """Quantize with several libraries and methods, and compare their sizes and what each costs each language.
 
     If it is interrupted, the same command resumes. In an environment with other libraries, it adds their rows.
     """
     print_table(compare_table(result))
-    print_lines(f"Report: {folder / 'report.html'}")
+    print_lines(f"Report: {call.out / 'report.html'}")
 
 
 @shared.takes()

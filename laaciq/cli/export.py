@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from laaciq.cli import options as shared
-from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, Out, calls_verb
 from laaciq.options import ExportOptions
 
+if TYPE_CHECKING:
+    from laaciq.exporting.results import Exported
 
-@shared.takes(ExportOptions)
-def export(
-    out: Annotated[Path, typer.Option(help="Folder for the export.")],
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+
+@calls_verb(ExportOptions, out=Out("Folder for the export.", required=True))
+def export(result: Exported, call: Call[ExportOptions]) -> None:
     """Write a checkpoint in another library's format, with exactly the same codes."""
-    ExportOptions.of(**given)
-
     from laaciq.cli.tables import folding_table
-    from laaciq.commands.export import export as export_verb
-    from laaciq.engine.progress import TerminalProgress
     from laaciq.exporting.vllm import rules_sentence
 
-    result = export_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(result)
-        return
     stored = "; ".join(f"{words}: {_counted(count, 'layer')}" for words, count in result.layouts.items())
     wider = f", {_counted(result.widened, 'layer')} in a wider layout" if result.widened else ""
     lines = [

@@ -8,26 +8,24 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli.fitting import Column, FittedTable
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import GatewayOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from laaciq.stats.estimate import Estimate
     from laaciq.studies.gateway import Gateway, ReportedSet
     from laaciq.studies.outcomes import Measure, Rank
 
 
-@measures(GatewayOptions, workers=True)
-def gateway(result: Gateway, folder: Path) -> None:
+@calls_verb(GatewayOptions)
+def gateway(result: Gateway, call: Call[GatewayOptions]) -> None:
     """Find the blocks to keep in 16 bits for the worst-off language, and compare them with the theory's.
 
     If it is interrupted, the same command resumes.
     """
     print_table(gateway_table(result))
-    print_lines(f"Result: {folder / 'gateway.json'}")
+    print_lines(f"Result: {call.out / 'gateway.json'}")
 
 
 def gateway_table(result: Gateway) -> RenderableType:

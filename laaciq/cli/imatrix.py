@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from laaciq.cli import options as shared
-from laaciq.cli.printing import print_json, print_lines
+from laaciq.cli.printing import print_lines
+from laaciq.cli.verbs import Call, Out, calls_verb
 from laaciq.options import ImatrixOptions
 
+if TYPE_CHECKING:
+    from laaciq.commands.imatrix import Imatrix
 
-@shared.takes(ImatrixOptions)
-def imatrix(
-    out: Annotated[Path, typer.Option(help="Folder for the importance matrix and the other files.")],
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+
+@calls_verb(ImatrixOptions, out=Out("Folder for the importance matrix and the other files.", required=True))
+def imatrix(result: Imatrix, call: Call[ImatrixOptions]) -> None:
     """Write an importance matrix of all languages, and the types of a plan, for llama.cpp's llama-quantize."""
-    ImatrixOptions.of(**given)
-
-    from laaciq.commands.imatrix import imatrix as imatrix_verb
-    from laaciq.engine.progress import TerminalProgress
-
-    result = imatrix_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(result)
-        return
     heaviest = max(result.weights, key=lambda code: result.weights[code])
     alike = len(set(result.weights.values())) == 1
     how = "alike" if alike else f"by the plan's weights, most {heaviest}"

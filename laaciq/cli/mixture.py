@@ -8,24 +8,22 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli.fitting import Column, FittedTable
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import MixtureOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from laaciq.studies.mixture_results import MixtureStudy, Setting
 
 
-@measures(MixtureOptions, workers=True)
-def mixture(result: MixtureStudy, folder: Path) -> None:
+@calls_verb(MixtureOptions)
+def mixture(result: MixtureStudy, call: Call[MixtureOptions]) -> None:
     """Calibrate on English alone, on all languages, on more and on less text, and measure each language.
 
     If it is interrupted, the same command resumes.
     """
     print_table(mixture_table(result))
-    print_lines(f"Report: {folder / 'report.html'}")
+    print_lines(f"Report: {call.out / 'report.html'}")
 
 
 def mixture_table(result: MixtureStudy) -> RenderableType:

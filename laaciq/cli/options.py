@@ -147,7 +147,7 @@ def _option(name: str, field: FieldInfo, positional: bool) -> _Option:
     long = get_origin(kind) is Literal and len(str(get_args(kind))) > _LONG
     metavar = f"<{name.replace('_', ' ')}>" if long else None
     info = (typer.Argument if positional else typer.Option)(*switches, help=field.description, metavar=metavar)
-    return _Option(_keyword(name, Annotated[kind, info], default), read)
+    return _Option(keyword(name, Annotated[kind, info], default), read)
 
 
 def _console_form(name: str, field: FieldInfo) -> tuple[Any, Any, Callable[[Any], Any]]:
@@ -192,12 +192,12 @@ def split_numbers(option: str, text: str) -> tuple[int, ...]:
         raise BadOption(f"{option} {text!r} is not a list of numbers: give for example 2,3,4") from None
 
 
-def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-_CONTEXT = _keyword("context", typer.Context)
-_CONFIG = _keyword(
+_CONTEXT = keyword("context", typer.Context)
+_CONFIG = keyword(
     "config",
     Annotated[
         Path | None,

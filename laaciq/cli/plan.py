@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
-from laaciq.cli import options as shared
-from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, Out, calls_verb
 from laaciq.engine.escaping import shell_command
 from laaciq.options import PlanOptions
 
@@ -18,28 +17,14 @@ if TYPE_CHECKING:
     from laaciq.planning.results import Planning
 
 
-@shared.takes(PlanOptions)
-def plan(
-    out: Annotated[Path, typer.Option(help="File for the plan.")] = Path("plan.json"),
-    overwrite: shared.Overwrite = False,
-    as_json: shared.AsJson = False,
-    device: shared.Device = "auto",
-    **given: Any,
-) -> None:
+@calls_verb(PlanOptions, out=Out("File for the plan.", default=Path("plan.json")))
+def plan(planning: Planning, call: Call[PlanOptions]) -> None:
     """Plan how each tensor is stored under a size budget, for the worst-off language.
 
     Edit the file, or give it to 'laaciq quantize' and 'laaciq run' as --plan.
     """
-    options = PlanOptions.of(**given)
-
-    from laaciq.commands.plan import plan as plan_verb
-    from laaciq.engine.progress import TerminalProgress
     from laaciq.report.wording import planning_sentences
 
-    planning = plan_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
-    if as_json:
-        print_json(planning)
-        return
     print_table(_bits_table(planning))
     if planning.front:
         print_table(_front_table(planning))
@@ -49,7 +34,7 @@ def plan(
         f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
     )
     print_lines(
-        f"Next: {shell_command(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}"
+        f"Next: {shell_command(['laaciq', 'quantize', call.options.model, '--plan', str(call.out), '--out', 'checkpoint'])}"
     )
 
 

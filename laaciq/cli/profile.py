@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.engine.escaping import shell_command
 from laaciq.options import ProfileOptions, ScreenOptions, SurveyOptions
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from laaciq.profiling.results import Profile
 
 
-@measures(ProfileOptions)
-def profile(result: Profile, folder: Path) -> None:
+@calls_verb(ProfileOptions)
+def profile(result: Profile, call: Call[ProfileOptions]) -> None:
     """Measure what is in the weights and how each language uses them."""
     print_table(profile_tables(result))
-    print_lines(f"Report: {folder / 'report.html'}", f"Next: {shell_command(['laaciq', 'screen', str(folder)])}")
+    print_lines(f"Report: {call.out / 'report.html'}", f"Next: {shell_command(['laaciq', 'screen', str(call.out)])}")
 
 
 @shared.takes(ScreenOptions)

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import RunOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from laaciq.commands.run import RunResult
 
 
-@measures(RunOptions, workers=True)
-def run(result: RunResult, folder: Path) -> None:
+@calls_verb(RunOptions)
+def run(result: RunResult, call: Call[RunOptions]) -> None:
     """Quantize a model, measure what each language loses, and write a report.
 
     If it is interrupted, the same command resumes. Workers measure the languages and round the baseline; planning stays in one process.
@@ -26,9 +24,9 @@ def run(result: RunResult, folder: Path) -> None:
     from laaciq.report.next_step import next_steps
 
     print_table(run_table(result))
-    print_lines(f"Report: {folder / 'report.html'}")
+    print_lines(f"Report: {call.out / 'report.html'}")
     size = result.plans.first.size.block_bits_per_weight
-    print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=folder))
+    print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=call.out))
 
 
 def run_table(result: RunResult) -> RenderableType:

@@ -10,13 +10,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import SensitivityOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from laaciq.studies.sensitivity import Sensitivity
 
 # Characters of a cell and of a language's label, with the space after them.
@@ -24,14 +22,14 @@ _CELL = 7
 _LABEL = 17
 
 
-@measures(SensitivityOptions, workers=True)
-def sensitivity(result: Sensitivity, folder: Path) -> None:
+@calls_verb(SensitivityOptions)
+def sensitivity(result: Sensitivity, call: Call[SensitivityOptions]) -> None:
     """Quantize one block at a time, then embeddings and head, and measure what each costs each language.
 
     If it is interrupted, the same command resumes.
     """
     print_table(sensitivity_table(result))
-    print_lines(f"Result: {folder / 'sensitivity.json'}")
+    print_lines(f"Result: {call.out / 'sensitivity.json'}")
 
 
 def sensitivity_table(result: Sensitivity) -> RenderableType:

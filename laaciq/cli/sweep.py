@@ -8,25 +8,23 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from laaciq.cli.fitting import Cell, Column, FittedTable, language_column
-from laaciq.cli.measuring import measures
 from laaciq.cli.printing import print_lines, print_table
+from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import SweepOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from laaciq.stats.estimate import Estimate
     from laaciq.studies.sweep import Sweep
 
 
-@measures(SweepOptions, workers=True)
-def sweep(result: Sweep, folder: Path) -> None:
+@calls_verb(SweepOptions)
+def sweep(result: Sweep, call: Call[SweepOptions]) -> None:
     """Quantize to several bit widths, and find the fewest bits that each language tolerates.
 
     If it is interrupted, the same command resumes.
     """
     print_table(sweep_table(result))
-    print_lines(f"Result: {folder / 'sweep.json'}")
+    print_lines(f"Result: {call.out / 'sweep.json'}")
 
 
 def sweep_table(result: Sweep) -> RenderableType:

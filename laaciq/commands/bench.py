@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from laaciq import errors
+from laaciq.commands.settings import spells_out
 from laaciq.engine.escaping import command_words
 from laaciq.engine.processes import start_module
 from laaciq.engine.progress import Progress, default_progress
@@ -27,6 +28,7 @@ SAFE_BFLOAT16 = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 _STEPS = 2 * (1 + 1 + ROUNDS)
 
 
+@spells_out(BenchOptions, BenchKeywords)
 def bench(
     checkpoint: str | Path,
     *,

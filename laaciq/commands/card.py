@@ -13,6 +13,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from laaciq.commands.check import RUN_AGAIN, read_evaluation
 from laaciq.commands.run import BASELINE
+from laaciq.commands.settings import spells_out
 from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.file_list import CARD, add_file
@@ -45,6 +46,7 @@ class Card(StrictModel):
     lacking: list[str]
 
 
+@spells_out(CardOptions, CardKeywords)
 def card(
     run: str | Path,
     *,

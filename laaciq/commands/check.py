@@ -12,6 +12,7 @@ from typing import Literal, Unpack
 
 from pydantic import Field
 
+from laaciq.commands.settings import spells_out
 from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.input_files import Refusal, is_folder, is_there
 from laaciq.engine.json_input import read_record
@@ -68,6 +69,7 @@ class CheckResult(StrictModel):
         return EXIT_STATUS[self.verdict]
 
 
+@spells_out(CheckOptions, CheckKeywords)
 def check(run: str | Path, **options: Unpack[CheckKeywords]) -> CheckResult:
     """The verdict on a run's folder or an evaluation.json: D of every served language against `max_degradation`, max D − min D against
     `max_disparity`. Options as in `CheckOptions`.

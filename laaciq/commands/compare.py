@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibration_split
-from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.progress import default_progress
 from laaciq.engine.recipe import recipe_of
 from laaciq.engine.workers import make_workers
 from laaciq.models import find_model
@@ -21,27 +22,18 @@ from laaciq.studies.rows import Rows
 from laaciq.trials.session import Session
 
 
-def compare(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path | None = None,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    workers: int | None = None,
-    ray: str | None = None,
-    **options: Unpack[CompareKeywords],
-) -> Comparison:
-    """What each method costs each language of `model`, and at what size; options as in `CompareOptions`.
+@spells_out(CompareOptions, CompareKeywords)
+def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) -> Comparison:
+    """What each method costs each language of `model`, and at what size.
 
-    Rows that are in `out` already stay, wherever they were computed; a row that failed is tried again. `compare.json` and `report.html` are
-    written there. `workers` and `ray` as in docs/workers.md.
+    Keywords: `CompareOptions` and `Settings`. Rows that are in `out` already stay, wherever they were computed; a row that failed is tried
+    again. `compare.json` and `report.html` are written there.
     """
-    chosen = CompareOptions.of(model=model, **options)
+    chosen, settings = read_keywords(CompareOptions, keywords, model=model)
     compared = find_compared_methods(chosen.methods)
     chosen.refuse_unread(*conditions(compared))
-    doing = make_workers(workers, ray)
-    target = Path(out) if out else chosen.default_folder
+    workers = make_workers(settings.workers, settings.ray)
+    target = Path(settings.out) if settings.out else chosen.default_folder
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)
     test = test if chosen.passages is None else test.spread(chosen.passages)
@@ -50,8 +42,8 @@ def compare(
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
-        find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
-        target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen), doing,
+        find_model(chosen.model), split, chosen.measuring(), settings.progress or default_progress(), settings.device,
+        target, {"command": CompareOptions(model=chosen.model).command}, settings.overwrite, recipe_of(chosen), workers,
     )  # fmt: skip
     with session:
         session.announce(

@@ -3,65 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
-from laaciq.engine.progress import Progress
-from laaciq.engine.recipe import recipe_of
+from laaciq.commands.opening import open_session
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
 from laaciq.options import EvaluateOptions
 from laaciq.options.keywords import EvaluateKeywords
+from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import LoadedModel
-from laaciq.trials.session import Session
 
 
-def evaluate(
-    checkpoint: str | Path,
-    *,
-    against: str | Path,
-    out: str | Path | None = None,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    **options: Unpack[EvaluateKeywords],
-) -> Evaluation:
+@spells_out(EvaluateOptions, EvaluateKeywords)
+def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[EvaluateKeywords]) -> Evaluation:
     """What `checkpoint`, a quantized model made by anyone, loses in each language against its original.
 
-    Options as in `EvaluateOptions`. With `out`, measurements are kept there, and `evaluation.json`, `report.html` and `report.md` are written.
+    Keywords: `EvaluateOptions` and `Settings`. With `out`, measurements are kept there, and `evaluation.json`, `report.html` and `report.md`
+    are written.
     """
-    chosen = EvaluateOptions.of(checkpoint=checkpoint, against=against, **options)
+    chosen, settings = read_keywords(EvaluateOptions, keywords, checkpoint=checkpoint, against=against)
     folder = find_model(chosen.checkpoint)
-    with Session.open(
-        chosen.against,
-        chosen.texts,
-        chosen.measuring(),
-        languages=chosen.languages,
-        passages=chosen.passages,
-        out=out,
-        description={"command": chosen.command},
-        overwrite=overwrite,
-        recipe=recipe_of(chosen),
-        device=device,
-        progress=progress,
-    ) as session:
+    with open_session(chosen, settings) as session:
         test = session.split.test
         session.announce(
             f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
             [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
         )
-        quantized = load(folder, device=device)
+        quantized = load(folder, device=settings.device)
         _require_same_tokens(session.original, quantized)
         candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
         (measured,) = session.measure([candidate], test)
         evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
         session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))
-        reproduced: dict[str, Any] = {"command": chosen.command, "computed_with": session.computed_with}
-        session.store.write("report.md", markdown_report(evaluation, None, **reproduced))
-        session.store.write("report.html", html_report(evaluation, None, **reproduced))
+        findings = Findings(evaluation, chosen.command, computed_with=session.computed_with)
+        session.store.write("report.md", markdown_report(findings))
+        session.store.write("report.html", html_report(findings))
         session.store.finish()
     return evaluation
 

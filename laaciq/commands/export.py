@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
 from laaciq.engine.files import write_text
-from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.progress import default_progress
 from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.errors import BadOption
@@ -24,24 +25,16 @@ __all__ = ["FORMATS", "RESULT", "Exported", "export"]
 RESULT = "export.json"
 
 
-def export(
-    checkpoint: str | Path,
-    *,
-    format: str,
-    out: str | Path,
-    overwrite: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
-    **options: Unpack[ExportKeywords],
-) -> Exported:
-    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. Another finished export is replaced
-    only with `overwrite`.
+@spells_out(ExportOptions, ExportKeywords)
+def export(checkpoint: str | Path, *, format: str, out: str | Path, **keywords: Unpack[ExportKeywords]) -> Exported:
+    """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`. Another finished export is replaced only with `overwrite`.
 
-    What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared scales. If that changes what the model
-    computes, the model is measured before and after on `texts`, against the original: name it with `against`.
+    Keywords: `ExportOptions` and `Settings`. What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared
+    scales. If that changes what the model computes, the model is measured before and after on `texts`, against the original: name it with
+    `against`.
     """
-    progress = progress or default_progress()
-    chosen = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
+    chosen, settings = read_keywords(ExportOptions, keywords, checkpoint=checkpoint, format=format)
+    progress = settings.progress or default_progress()
     source, folder = read_source(checkpoint), Path(out)
     misfits = FORMATS[format].misfits(source)
     if misfits and not chosen.fold:
@@ -67,7 +60,7 @@ def export(
                 test.spread(chosen.passages),
                 chosen.measuring(),
                 against=against,
-                device=device,
+                device=settings.device,
                 progress=progress,
             )
         result = Exported(
@@ -89,7 +82,9 @@ def export(
 
     read = (find_model(checkpoint).fingerprint, None if test is None else test.fingerprint)
     key = key_of("export", str(folder), read, chosen.model_dump(), against and find_model(against).fingerprint)
-    return write_whole(folder, Exported, fill, command=chosen.command, key=key, overwrite=overwrite, progress=progress)
+    return write_whole(
+        folder, Exported, fill, command=chosen.command, key=key, overwrite=settings.overwrite, progress=progress
+    )
 
 
 def _refusal(format: str, misfits: list[Misfit]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
 from laaciq.engine.escaping import shell_command
 from laaciq.engine.files import write_text
-from laaciq.engine.progress import Progress, default_progress
+from laaciq.engine.progress import default_progress
 from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.exporting.importance import write_importance, write_tensor_types
@@ -33,27 +34,20 @@ class Imatrix(StrictModel):
     command: str
 
 
-def imatrix(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path,
-    overwrite: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
-    **options: Unpack[ImatrixKeywords],
-) -> Imatrix:
-    """Write an importance matrix from the calibration text of all served languages; options as in `ImatrixOptions`.
+@spells_out(ImatrixOptions, ImatrixKeywords)
+def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpack[ImatrixKeywords]) -> Imatrix:
+    """Write an importance matrix from the calibration text of all served languages.
 
-    Languages count equally, or by the weights of `plan`, a file made by `laaciq.plan`; with a plan, the types of its tensors are written too.
-    Another finished result is replaced only with `overwrite`.
+    Keywords: `ImatrixOptions` and `Settings`. Languages count equally, or by the weights of `plan`, a file made by `laaciq.plan`; with a plan,
+    the types of its tensors are written too. Another finished result is replaced only with `overwrite`.
     """
-    chosen, folder = ImatrixOptions.of(model=model, **options), Path(out)
-    progress = progress or default_progress()
+    chosen, settings = read_keywords(ImatrixOptions, keywords, model=model)
+    folder, progress = Path(out), settings.progress or default_progress()
     split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
-    found = find_model(chosen.model)
+    source = find_model(chosen.model)
 
     def fill(partial: Path, parts: Path) -> Imatrix:
-        loaded = load(found, device=device)
+        loaded = load(source, device=settings.device)
         languages = split.calibration.languages
         planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
         measuring = chosen.measuring()
@@ -73,6 +67,8 @@ def imatrix(
         write_text(partial / RESULT, result.model_dump_json(indent=1))
         return result
 
-    read = (found.fingerprint, split.calibration.fingerprint, plan_file_fingerprint(chosen.plan))
-    key = key_of("imatrix", str(folder), read, chosen.model_dump(), pick_device(device).type)
-    return write_whole(folder, Imatrix, fill, command=chosen.command, key=key, overwrite=overwrite, progress=progress)
+    read = (source.fingerprint, split.calibration.fingerprint, plan_file_fingerprint(chosen.plan))
+    key = key_of("imatrix", str(folder), read, chosen.model_dump(), pick_device(settings.device).type)
+    return write_whole(
+        folder, Imatrix, fill, command=chosen.command, key=key, overwrite=settings.overwrite, progress=progress
+    )

@@ -1,39 +1,61 @@
-"""From the options of a command to its session."""
+"""From the options and settings of a verb to its session; and what all studies do with theirs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from laaciq.engine.progress import Progress
+from pydantic import BaseModel
+
+from laaciq.commands.settings import Settings, read_keywords
 from laaciq.engine.recipe import recipe_of
-from laaciq.engine.workers import Workers
-from laaciq.options import ProfileOptions
+from laaciq.engine.workers import make_workers
+from laaciq.options import EvaluateOptions, ProfileOptions
 from laaciq.options.groups import MeasuredModelOptions
 from laaciq.trials.session import Session
 
+Result = TypeVar("Result", bound=BaseModel)
+Measured = TypeVar("Measured", bound=MeasuredModelOptions)
+
 
 def open_session(
-    options: MeasuredModelOptions | ProfileOptions,
+    options: MeasuredModelOptions | EvaluateOptions | ProfileOptions,
+    settings: Settings,
     *,
-    out: str | Path | None = None,
     description: dict[str, object] | None = None,
-    overwrite: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
-    workers: Workers | None = None,
 ) -> Session:
     """To be used in a `with` block, which gives the folder for results free again."""
     return Session.open(
-        options.model,
+        options.against if isinstance(options, EvaluateOptions) else options.model,
         options.texts,
         options.measuring(),
         languages=options.languages,
         passages=getattr(options, "passages", None),
-        out=out,
+        out=settings.out,
         description=description or {"command": options.command},
-        overwrite=overwrite,
+        overwrite=settings.overwrite,
         recipe=recipe_of(options),
-        device=device,
-        progress=progress,
-        workers=workers,
+        device=settings.device,
+        progress=settings.progress,
+        workers=make_workers(settings.workers, settings.ray),
     )
+
+
+def run_study(
+    study: Callable[[Session, Measured], Result],
+    kind: type[Measured],
+    model: str | Path,
+    keywords: Mapping[str, Any],
+    *,
+    page: Callable[[Result], str] | None = None,
+) -> Result:
+    """The result of a study of one model, written as JSON under the verb's name and, if there is a `page`, as a report."""
+    options, settings = read_keywords(kind, keywords, model=model)
+    with open_session(options, settings) as session:
+        result = study(session, options)
+        session.store.write(f"{options.verb}.json", result.model_dump_json(indent=1))
+        if page is not None:
+            session.store.write("report.html", page(result))
+        session.store.finish()
+    return result

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, cast
 
 from laaciq.commands.opening import open_session
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.engine.files import free_file, write_text
-from laaciq.engine.progress import Progress
 from laaciq.engine.store import read_marker
 from laaciq.options import REFERENCE, PlanOptions
 from laaciq.options.keywords import PlanKeywords
@@ -21,25 +22,18 @@ from laaciq.planning.results import Planning
 _COPY = "plan.json"
 
 
-def plan(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path | None = None,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    **options: Unpack[PlanKeywords],
-) -> Planning:
-    """Plan the storage of every tensor under a budget; options as in `PlanOptions`.
+@spells_out(PlanOptions, PlanKeywords)
+def plan(model: str | Path = REFERENCE, **keywords: Unpack[PlanKeywords]) -> Planning:
+    """Plan the storage of every tensor under a budget.
 
-    With `out` the plan is written there, to be edited or passed to `quantize` and `run`. Another plan, or an edited one, is replaced only with
-    `overwrite`. Intermediate results are stored beside it and not computed again.
+    Keywords: `PlanOptions` and `Settings`. With `out` the plan is written there, to be edited or passed to `quantize` and `run`. Another plan,
+    or an edited one, is replaced only with `overwrite`. Intermediate results are stored beside it and not computed again.
     """
-    chosen = PlanOptions.of(model=model, **options)
-    file = None if out is None else _free_file(Path(out), chosen.command, overwrite)
+    chosen, settings = read_keywords(PlanOptions, keywords, model=model)
+    file = None if settings.out is None else _free_file(Path(settings.out), chosen.command, settings.overwrite)
     # Parts of another plan: what is still valid is used, the rest replaced.
     parts = None if file is None else _parts(file)
-    with open_session(chosen, out=parts, overwrite=True, device=device, progress=progress) as session:
+    with open_session(chosen, replace(settings, out=parts, overwrite=True)) as session:
         quantizing = chosen.quantizing()
         session.announce(
             f"Planning the storage of {session.folder.name}.",

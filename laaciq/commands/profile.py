@@ -9,10 +9,10 @@ from typing import Any, Unpack
 
 from laaciq import reference
 from laaciq.commands.opening import open_session
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import language
 from laaciq.engine.input_files import Refusal, is_folder, is_there
 from laaciq.engine.json_input import read_object
-from laaciq.engine.progress import Progress
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
 from laaciq.models import ModelFolder
@@ -28,35 +28,31 @@ PROFILE = "profile.json"
 _EXPOSURE = Refusal(BadOption, 'give a file with the tokens seen by language, such as {"eng": 1000}')
 
 
+@spells_out(ProfileOptions, ProfileKeywords)
 def profile(
     model: str | Path = REFERENCE,
     *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    device: str = "auto",
     exposure: Mapping[str, int] | str | Path | None = None,
-    progress: Progress | None = None,
-    **options: Unpack[ProfileKeywords],
+    **keywords: Unpack[ProfileKeywords],
 ) -> Profile:
-    """Measure weights, activations, tokenization and alignment, on calibration text; options as in `ProfileOptions`.
+    """Measure weights, activations, tokenization and alignment, on calibration text.
 
-    With `out`, a folder, the profile is written there with a report; the same call resumes, another one is refused unless `overwrite`.
-    `exposure` is the number of tokens seen in training by language, or a JSON file of that form; it is known for the reference model.
+    Keywords: `ProfileOptions` and `Settings`. With `out`, a folder, the profile is written there with a report; the same call resumes, another
+    one is refused unless `overwrite`. `exposure` is the number of tokens seen in training by language, or a JSON file of that form; it is
+    known for the reference model.
     """
     file = exposure if isinstance(exposure, str | Path) else None
-    chosen = ProfileOptions.of(model=model, exposure=file, **options)
+    chosen, settings = read_keywords(ProfileOptions, keywords, model=model, exposure=file)
     description: dict[str, object] = {"command": chosen.command}
     if isinstance(exposure, Mapping):
         description["exposure"] = dict(exposure)
-    with open_session(
-        chosen, out=out, description=description, overwrite=overwrite, device=device, progress=progress
-    ) as session:
+    with open_session(chosen, settings, description=description) as session:
         calibration = session.split.calibration
         calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
         tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
 
         def compute() -> Profile:
-            loaded = load_dequantized(session.folder, device=device)
+            loaded = load_dequantized(session.folder, device=settings.device)
             result = profile_model(
                 loaded,
                 calibration,
@@ -75,7 +71,7 @@ def profile(
         measured_on = (session.folder.fingerprint, read, session.options.model_dump(), session.computed_with)
         key = key_of("profile", measured_on, chosen.outlier_kurtosis, tokens_seen)
         result = session.store.result(PROFILE, Profile, key, compute)
-        if out is not None:
+        if settings.out is not None:
             thresholds = ScreeningThresholds.of(outlier_kurtosis=chosen.outlier_kurtosis)
             write_profile_report(result, screen_profile(result, bits=4, thresholds=thresholds), session.store)
         session.store.finish()

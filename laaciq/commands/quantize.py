@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.commands.opening import open_session
-from laaciq.engine.progress import Progress
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.options import REFERENCE, QuantizeOptions
@@ -35,23 +35,15 @@ class QuantizeResult(StrictModel):
         return self.plans.total_bytes
 
 
-def quantize(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    **options: Unpack[QuantizeKeywords],
-) -> QuantizeResult:
-    """Write a quantized checkpoint of `model` to `out`; options as in `QuantizeOptions`. Another finished one is replaced only with
-    `overwrite`.
+@spells_out(QuantizeOptions, QuantizeKeywords)
+def quantize(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpack[QuantizeKeywords]) -> QuantizeResult:
+    """Write a quantized checkpoint of `model` to `out`. Another finished one is replaced only with `overwrite`.
 
-    Only the calibration and validation parts of the texts are read.
+    Keywords: `QuantizeOptions` and `Settings`. Only the calibration and validation parts of the texts are read.
     """
-    chosen = QuantizeOptions.of(model=model, **options)
+    chosen, settings = read_keywords(QuantizeOptions, keywords, model=model)
     root, quantizing = Path(out), chosen.quantizing()
-    opened = open_session(chosen, overwrite=True, device=device, progress=progress)
+    opened = open_session(chosen, replace(settings, overwrite=True))
 
     def fill(folder: Path, parts: Path) -> PlanSet:
         with replace(opened, out=parts) as session:
@@ -66,7 +58,7 @@ def quantize(
 
     key = key_of("quantize", decision_key(opened, quantizing))
     plans = write_whole(
-        root, PlanSet, fill, command=chosen.command, key=key, overwrite=overwrite, progress=opened.progress
+        root, PlanSet, fill, command=chosen.command, key=key, overwrite=settings.overwrite, progress=opened.progress
     )
     folders = {name: str(path) for name, path in plans.folders(root).items()}
     return QuantizeResult(model=opened.folder.name, plans=plans, folders=folders)

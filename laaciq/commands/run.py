@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.commands.quantize import quantize_plans, write_checkpoints
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import Texts
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
-from laaciq.engine.progress import Progress
-from laaciq.engine.workers import Pending, make_workers
+from laaciq.engine.workers import Pending
+from laaciq.evaluation import estimate
 from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
@@ -32,6 +33,7 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.model import Quantized
 from laaciq.quantization.plan import Plan, PlanSet
+from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.strict import StrictModel
@@ -72,26 +74,15 @@ class RunResult(Displayed, StrictModel):
         return self.plans.first
 
 
-def run(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path | None = None,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    workers: int | None = None,
-    ray: str | None = None,
-    **options: Unpack[RunKeywords],
-) -> RunResult:
-    """Quantize `model` and measure what each language loses; options as in `RunOptions`. Resumes in `out`. `workers` and `ray` as in
-    docs/workers.md.
+@spells_out(RunOptions, RunKeywords)
+def run(model: str | Path = REFERENCE, **keywords: Unpack[RunKeywords]) -> RunResult:
+    """Quantize `model` and measure what each language loses. Resumes in `out`.
+
+    Keywords: `RunOptions` and `Settings`.
     """
-    chosen = RunOptions.of(model=model, **options)
-    target = out or chosen.default_folder
-    with open_session(
-        chosen, out=target, overwrite=overwrite, device=device, progress=progress, workers=make_workers(workers, ray)
-    ) as session:
-        chain = Chain(session, chosen)
+    options, settings = read_keywords(RunOptions, keywords, model=model)
+    with open_session(options, replace(settings, out=settings.out or options.default_folder)) as session:
+        chain = Chain(session, options)
         chain.announce()
         return chain.run()
 
@@ -160,8 +151,9 @@ class Chain:
             numeric_noise=numeric_noise(session, main.test) if options.numeric_check else None,
             computed_with=session.computed_with,
         )
-        session.store.write("report.md", markdown_report(**_reported(result)))
-        session.store.write("report.html", html_report(**_reported(result), profile=profile))
+        findings = _findings(result, profile)
+        session.store.write("report.md", markdown_report(findings))
+        session.store.write("report.html", html_report(findings))
         session.store.finish()
         return result
 
@@ -272,17 +264,22 @@ class Chain:
         if self.up_to_date():
             session.progress.say(f"{sentence} Everything is up to date; nothing is computed again.")
         else:
-            stages = self._stages()
+            stages = self.stages()
             session.reserve_workers([stage for stage in stages if stage.name in _HANDED_OUT])
             session.announce(sentence, stages)
 
-    def _stages(self) -> list[StageCost]:
+    def stages(self) -> list[StageCost]:
+        """What every stage takes, estimated before the model is loaded."""
         costs, split, weights = self.session.costs, self.session.split, self.options.quantizing()
         stages = estimate_stages(costs, split, weights, baseline=self.options.baseline)
         if self.options.draws > 1:
             again = estimate_stages(costs, split, weights)
             others = sum(stage.seconds for stage in again) * (self.options.draws - 1)
             stages.append(replace(again[-1], name="other draws", seconds=others))
+        if self.options.generate:
+            stages.append(estimate.generating(costs, split.test))
+        if self.options.numeric_check:
+            stages.append(estimate.numeric_check(costs, split.test))
         return stages
 
     def up_to_date(self) -> bool:
@@ -312,14 +309,14 @@ def _generation(code: str) -> str:
     return f"generation/{code}.json"
 
 
-def _reported(result: RunResult) -> dict[str, Any]:
-    """The arguments of both reports."""
-    return {
-        "evaluation": result.evaluation,
-        "plans": result.plans,
-        "command": result.options.command,
-        "computed_with": result.computed_with,
-        "baseline": result.baseline,
-        "planning": result.planning,
-        "spread": result.spread,
-    }
+def _findings(result: RunResult, profile: Profile) -> Findings:
+    return Findings(
+        result.evaluation,
+        result.options.command,
+        plans=result.plans,
+        computed_with=result.computed_with,
+        profile=profile,
+        baseline=result.baseline,
+        planning=result.planning,
+        spread=result.spread,
+    )

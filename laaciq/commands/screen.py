@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.commands.profile import read_or_make
+from laaciq.commands.settings import spells_out
 from laaciq.engine.progress import Progress
 from laaciq.options import REFERENCE, ScreenOptions
 from laaciq.options.keywords import ScreenKeywords
@@ -13,6 +14,7 @@ from laaciq.planning.screening import Screening, ScreeningThresholds, screen_pro
 from laaciq.profiling.results import Profile
 
 
+@spells_out(ScreenOptions, ScreenKeywords)
 def screen(
     source: str | Path | Profile = REFERENCE,
     *,

@@ -5,37 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from laaciq.commands.opening import open_session
-from laaciq.engine.progress import Progress
-from laaciq.engine.workers import make_workers
+from laaciq.commands.opening import run_study
+from laaciq.commands.settings import spells_out
 from laaciq.options import REFERENCE, GridOptions, SensitivityOptions
 from laaciq.options.keywords import SensitivityKeywords
 from laaciq.studies import sensitivity as study
 from laaciq.studies.sensitivity import Sensitivity
+from laaciq.trials.session import Session
 
 
-def sensitivity(
-    model: str | Path = REFERENCE,
-    *,
-    out: str | Path | None = None,
-    device: str = "auto",
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    workers: int | None = None,
-    ray: str | None = None,
-    **options: Unpack[SensitivityKeywords],
-) -> Sensitivity:
+@spells_out(SensitivityOptions, SensitivityKeywords)
+def sensitivity(model: str | Path = REFERENCE, **keywords: Unpack[SensitivityKeywords]) -> Sensitivity:
     """Quantize one block at a time, the embeddings, the head, and measure what each costs each language.
 
-    Options as in `SensitivityOptions`. With `out`, results are stored there and not computed again. `workers` and `ray` as in docs/workers.md.
+    Keywords: `SensitivityOptions` and `Settings`.
     """
-    chosen = SensitivityOptions.of(model=model, **options)
-    with open_session(
-        chosen, out=out, device=device, overwrite=overwrite, progress=progress, workers=make_workers(workers, ray)
-    ) as session:
-        part = session.split.calibration if chosen.part == "calibration" else session.split.test
-        texts = part if chosen.passages is None else part.spread(chosen.passages)
-        result = study.sensitivity(session, texts, chosen.group(GridOptions), part=chosen.part)
-        session.store.write("sensitivity.json", result.model_dump_json(indent=1))
-        session.store.finish()
-    return result
+    return run_study(_study, SensitivityOptions, model, keywords)
+
+
+def _study(session: Session, options: SensitivityOptions) -> Sensitivity:
+    part = session.split.calibration if options.part == "calibration" else session.split.test
+    texts = part if options.passages is None else part.spread(options.passages)
+    return study.sensitivity(session, texts, options.group(GridOptions), part=options.part)

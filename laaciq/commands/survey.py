@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.commands.profile import read_or_make
+from laaciq.commands.settings import spells_out
 from laaciq.engine.progress import Progress
 from laaciq.options import SurveyOptions
 from laaciq.options.keywords import SurveyKeywords
@@ -27,6 +28,7 @@ class SurveyRow(StrictModel):
     risk: str
 
 
+@spells_out(SurveyOptions, SurveyKeywords)
 def survey(
     models: Iterable[str | Path],
     *,

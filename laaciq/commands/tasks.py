@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Unpack
 
+from laaciq.commands.settings import spells_out
 from laaciq.corpus import Passages, read_split
 from laaciq.corpus.word_order import questions
 from laaciq.engine.escaping import yaml_text
@@ -46,6 +47,7 @@ class Tasks(StrictModel):
     groups: dict[str, list[str]]
 
 
+@spells_out(TasksOptions, TasksKeywords)
 def tasks(out: str | Path, *, overwrite: bool = False, **options: Unpack[TasksKeywords]) -> Tasks:
     """Write the test part of the texts, which no plan was chosen on, as a folder for the harness's `--include_path`; options as in
     `TasksOptions`. Another finished folder is replaced only with `overwrite`.

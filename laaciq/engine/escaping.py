@@ -116,10 +116,10 @@ def _json_escape(character: str) -> str:
 
 
 def _in_markdown(match: re.Match[str]) -> str:
-    found = match.group()
+    matched = match.group()
     if match.lastgroup == "linked":
-        return f"{found}{_ZERO_WIDTH_SPACE}"
-    return f"{found}\\" if match.lastgroup == "numbered" else f"\\{found}"
+        return f"{matched}{_ZERO_WIDTH_SPACE}"
+    return f"{matched}\\" if match.lastgroup == "numbered" else f"\\{matched}"
 
 
 def _longest_run(text: str) -> int:

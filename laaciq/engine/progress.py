@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from threading import Event, Thread
@@ -44,7 +44,14 @@ class Progress:
         """A stage of `total` units of any kind. Yields a function to call with the number of units just done. With `expected_seconds`, the
         remaining time is shown before the first unit is done. `working` says what is being done now, if several do it.
         """
-        yield lambda units: None
+        stage = Stage(title, total, expected_seconds, working)
+        # Nothing to do, nothing to show.
+        with self.showing(stage) if total > 0 else nullcontext():
+            yield stage.advance
+
+    def showing(self, stage: Stage) -> AbstractContextManager[None]:
+        """Shows a stage while it lasts."""
+        return nullcontext()
 
 
 @dataclass
@@ -108,21 +115,8 @@ class TerminalProgress(Progress):
     def say(self, text: str) -> None:
         self.console.print(text, soft_wrap=True)
 
-    @contextmanager
-    def stage(
-        self,
-        title: str,
-        total: float,
-        *,
-        expected_seconds: float | None = None,
-        working: Callable[[], str] = lambda: "",
-    ) -> Iterator[Advance]:
-        stage = Stage(title, total, expected_seconds, working)
-        if total <= 0:  # nothing to do, nothing to show
-            yield stage.advance
-            return
-        with self._bar(stage) if _draws_bars(self.console) else self._lines(stage):
-            yield stage.advance
+    def showing(self, stage: Stage) -> AbstractContextManager[None]:
+        return self._bar(stage) if _draws_bars(self.console) else self._lines(stage)
 
     @contextmanager
     def _bar(self, stage: Stage) -> Iterator[None]:

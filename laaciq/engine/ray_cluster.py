@@ -160,7 +160,7 @@ class RayCluster:
             raise _unreachable(address, (str(error).strip().splitlines() or [""])[0]) from None
 
     def _init(self, folder: str, **options: Any) -> None:
-        """Ray lets workers import modules from the current folder, which may hold a stranger's files: so it is told another one."""
+        """Ray lets workers import modules from the current folder, which may hold a stranger's files: so it gets another one."""
         self._left.enter_context(_variables({"RAY_USAGE_STATS_ENABLED": "0"}))
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._left.callback(self._ray.shutdown)

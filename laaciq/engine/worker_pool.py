@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 ATTEMPTS = 3
 # Seconds between two looks at what workers report.
 _REPORTED_EVERY = 0.5
-# Seconds after which the user is told that no worker has started: loading the libraries takes some.
+# Seconds after which a message says that no worker has started: loading the libraries takes some.
 _PATIENCE = 60.0
 # Most workers whose tasks are named in a line of progress.
 _NAMED = 8

@@ -118,7 +118,7 @@ def _norm_kind(norm: nn.Module, like: torch.Tensor) -> str:
     before = norm(x)
 
     def unmoved(after: torch.Tensor) -> bool:
-        # 1 % leaves room for 16-bit arithmetic; what is not invariant moves by tens of per cent.
+        # 1 % leaves room for 16-bit arithmetic; what is not invariant moves by tens of percent.
         return bool((after - before).abs().max() <= 0.01 * before.abs().max())
 
     if unmoved(norm(x + 3)):

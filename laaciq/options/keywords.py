@@ -1,17 +1,36 @@
-"""The options of every verb as types of keyword arguments, so that editors complete and check `laaciq.run(bits=3, …)`.
+"""The keyword arguments of every verb as types, so that editors complete and check `laaciq.run(bits=3, …)`.
 
-Each follows the class of options of the same name, less the arguments that the verb spells out itself. A test compares them.
+Each holds the fields of the class of options of the same name and of the verb's settings, less the arguments that the verb spells out
+itself. A test compares them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from laaciq.options.values import Effort, Objective, Runtime, SensitivityPart
 
+if TYPE_CHECKING:
+    from laaciq.engine.progress import Progress
+
 _GroupSize = int | Literal["channel", "tensor"]
+
+
+class _WriteKeywords(TypedDict, total=False):
+    overwrite: bool
+    device: str
+    progress: Progress | None
+
+
+class _SessionKeywords(_WriteKeywords, total=False):
+    out: str | Path | None
+
+
+class _StudyKeywords(_SessionKeywords, total=False):
+    workers: int | None
+    ray: str | None
 
 
 class _TextsKeywords(TypedDict, total=False):
@@ -50,12 +69,12 @@ class _PlanningKeywords(TypedDict, total=False):
     runtime: Runtime
 
 
-class PlanKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False):
+class PlanKeywords(_SessionKeywords, _MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False):
     bits: int
     group_size: _GroupSize
 
 
-class QuantizeKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False):
+class _WeightKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False):
     method: str
     plan: str | Path | None
     keep: float
@@ -72,7 +91,11 @@ class QuantizeKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords
     separate: bool
 
 
-class RunKeywords(QuantizeKeywords, total=False):
+class QuantizeKeywords(_WriteKeywords, _WeightKeywords, total=False):
+    pass
+
+
+class RunKeywords(_StudyKeywords, _WeightKeywords, total=False):
     passages: int | None
     baseline: bool
     draws: int
@@ -80,11 +103,11 @@ class RunKeywords(QuantizeKeywords, total=False):
     numeric_check: bool
 
 
-class EvaluateKeywords(_MeasureKeywords, total=False):
+class EvaluateKeywords(_SessionKeywords, _MeasureKeywords, total=False):
     passages: int | None
 
 
-class CompareKeywords(_MeasureKeywords, total=False):
+class CompareKeywords(_StudyKeywords, _MeasureKeywords, total=False):
     passages: int | None
     methods: Sequence[str] | None
     bits: int
@@ -92,12 +115,12 @@ class CompareKeywords(_MeasureKeywords, total=False):
     calibration_passages: int | None
 
 
-class SensitivityKeywords(_MeasureKeywords, _GridKeywords, total=False):
+class SensitivityKeywords(_StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
     part: SensitivityPart
 
 
-class SweepKeywords(_MeasureKeywords, total=False):
+class SweepKeywords(_StudyKeywords, _MeasureKeywords, total=False):
     passages: int | None
     bits: Sequence[int]
     group_size: _GroupSize
@@ -106,13 +129,13 @@ class SweepKeywords(_MeasureKeywords, total=False):
     tolerance: float
 
 
-class GatewayKeywords(_MeasureKeywords, _GridKeywords, total=False):
+class GatewayKeywords(_StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
     method: str
     protect: int
 
 
-class MixtureKeywords(_MeasureKeywords, _GridKeywords, total=False):
+class MixtureKeywords(_StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
     single_language: str
     rounds: int
@@ -120,7 +143,7 @@ class MixtureKeywords(_MeasureKeywords, _GridKeywords, total=False):
     leave_out: Sequence[str] | None
 
 
-class ProfileKeywords(_ReadKeywords, total=False):
+class ProfileKeywords(_SessionKeywords, _ReadKeywords, total=False):
     passages: int | None
     predictive: bool
     outlier_kurtosis: float
@@ -137,13 +160,13 @@ class SurveyKeywords(_ReadKeywords, total=False):
     bits: int
 
 
-class ExportKeywords(_MeasureKeywords, total=False):
+class ExportKeywords(_WriteKeywords, _MeasureKeywords, total=False):
     passages: int
     against: str | Path | None
     fold: bool
 
 
-class ImatrixKeywords(_MeasureKeywords, total=False):
+class ImatrixKeywords(_WriteKeywords, _MeasureKeywords, total=False):
     plan: str | Path | None
 
 

@@ -52,6 +52,7 @@ class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
     """Options of `laaciq run`."""
 
     verb: ClassVar[str] = "run"
+    shares_work: ClassVar[bool] = True
     conditions: ClassVar[tuple[Condition, ...]] = (
         Only(
             frozenset({"baseline"}),
@@ -122,6 +123,7 @@ class CompareOptions(PassageOptions, MeasuredModelOptions):
     """Options of `laaciq compare`. Methods add rows to one folder, so they are not part of its name."""
 
     verb: ClassVar[str] = "compare"
+    shares_work: ClassVar[bool] = True
     undecisive: ClassVar[frozenset[str]] = frozenset({"methods"})
 
     methods: tuple[str, ...] | None = Field(

@@ -16,6 +16,7 @@ class SensitivityOptions(GridOptions, PassageOptions, MeasuredModelOptions):
     """Options of `laaciq sensitivity`."""
 
     verb: ClassVar[str] = "sensitivity"
+    shares_work: ClassVar[bool] = True
 
     part: SensitivityPart = Field(
         default="calibration",
@@ -42,6 +43,7 @@ class SweepOptions(ScaleOptions, PassageOptions, MeasuredModelOptions):
     """Options of `laaciq sweep`."""
 
     verb: ClassVar[str] = "sweep"
+    shares_work: ClassVar[bool] = True
 
     bits: tuple[Bits, ...] = Field(default=BITS, description="Bits per code to try, for example '3,4'.")
     method: TextFreeMethod = Field(default="rtn", description=_TEXT_FREE)
@@ -63,6 +65,7 @@ class GatewayOptions(GridOptions, PassageOptions, MeasuredModelOptions):
     """Options of `laaciq gateway`."""
 
     verb: ClassVar[str] = "gateway"
+    shares_work: ClassVar[bool] = True
 
     method: TextFreeMethod = Field(default="rtn", description=_TEXT_FREE)
     protect: int = Field(default=3, ge=1, description="Number of blocks to keep in 16 bits.")
@@ -72,6 +75,7 @@ class MixtureOptions(GridOptions, PassageOptions, MeasuredModelOptions):
     """Options of `laaciq mixture`."""
 
     verb: ClassVar[str] = "mixture"
+    shares_work: ClassVar[bool] = True
 
     symmetric: bool = Field(
         default=False, description="Symmetric grid around zero, or affine grid with a zero point per group."

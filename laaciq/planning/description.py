@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from laaciq.quantization.plan import PlanSet
+from laaciq.clipping.formula import PUBLISHED
+from laaciq.quantization.plan import PlanSet, TensorPlan
 
 
 def describe(plans: PlanSet) -> str:
@@ -13,6 +14,7 @@ def describe(plans: PlanSet) -> str:
     first = plan.tensors[0]
     groups = dict.fromkeys(str(tensor.group_size) for tensor in plan.in_blocks if tensor.quantized)
     extras = [f"calibrated on {plan.languages[0]}"] if len(plan.languages) == 1 else []
+    extras += ["f fitted by us"] if any(map(_uses_our_fit, plan.tensors)) else []
     extras += [f"{first.keep:g} % of weights kept"] if first.keep else []
     extras += [f"rank {first.rank}"] if first.rank else []
     extras += [f"embeddings {plan.token_matrices[0].bits} bits"] if plan.token_matrices else []
@@ -29,6 +31,11 @@ def describe(plans: PlanSet) -> str:
             f"{plan.size.block_bits_per_weight:.2f} bits per weight",
         ]
     )
+
+
+def _uses_our_fit(tensor: TensorPlan) -> bool:
+    """True for LA-ACIQ at a width for which no f is published."""
+    return tensor.clip == "la-aciq" and tensor.quantized and tensor.bits not in PUBLISHED
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ _PIECE = 2**15
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # float64 holds sums of fourth powers of magnitudes below this, and above its inverse. Only float64 tensors can reach it.
 _LARGEST = 1e70
-# What `LargestMagnitudes` keeps, in per cent.
+# What `LargestMagnitudes` keeps, in percent.
 _KEPT = 10
 
 

@@ -16,7 +16,7 @@ from laaciq.strict import StrictModel
 
 # Per cent of weights, largest first, whose share of the total magnitude is reported.
 TOP_PERCENTS = ("0.01", "0.1", "1", "5", "10")
-# The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of models with dense outliers 0.13 to 0.62 %. Ten per cent
+# The top 0.01 % of a Gaussian tensor hold 0.05 % of its magnitude, of models with dense outliers 0.13 to 0.62 %. Ten percent
 # is beyond any of these: a few weights then carry the tensor, and keeping them in 16 bits costs nothing.
 SPARSE_SHARE = 0.1
 
@@ -24,7 +24,7 @@ SPARSE_SHARE = 0.1
 class WeightStatistics(StrictModel):
     """One tensor. Moments are the population's; σ, γ and κ = E[(W−μ)⁴]/σ⁴ − 3 are 0 where all weights are equal.
 
-    `top_shares` maps p, in per cent, to the share of the total magnitude that the largest p % of weights (rounded up) hold. `pattern` is
+    `top_shares` maps p, in percent, to the share of the total magnitude that the largest p % of weights (rounded up) hold. `pattern` is
     sparse where the top 0.01 % hold more than a tenth of the magnitude beyond what as many weights of average size would (so that one
     weight of a small tensor does not count as an outlier for its share alone), else dense. `super_weight_ratio` is the largest |w| over
     the second largest, None where there is no second or it is 0.

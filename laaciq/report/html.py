@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from laaciq.engine.escaping import html_text, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
-from laaciq.evaluation.spread import Spread
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
+from laaciq.report.findings import Findings
 from laaciq.report.page import code, description_list, details, drawing, heading, page, paragraph, scrolling, verdict
 from laaciq.report.plan_plots import agreement_figure, front_figure
 from laaciq.report.profile_plots import CAPTIONS, KURTOSIS_CAPTION, kurtosis_against_degradation, profile_figures
 
 
-def html_report(
-    evaluation: Evaluation,
-    plans: PlanSet | None,
-    *,
-    command: str,
-    computed_with: Mapping[str, str] | None = None,
-    profile: Profile | None = None,
-    baseline: Evaluation | None = None,
-    planning: Planning | None = None,
-    spread: Spread | None = None,
-) -> str:
-    """What quantization costs each language, as one HTML file. `command` reproduces the evaluation, in an environment such as it was
-    `computed_with`.
-
-    A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
-    plan was made, a `spread` what other draws of calibration text gave.
-    """
+def html_report(findings: Findings) -> str:
+    """What quantization costs each language, as one HTML file."""
+    evaluation, baseline, computed_with = findings.evaluation, findings.baseline, findings.computed_with
     return page(
         f"{wording.TITLE}: {evaluation.quantized}",
         [
             heading(wording.TITLE, 1),
             verdict(evaluation.verdict),
             paragraph(wording.baseline_sentence(evaluation, baseline) if baseline else ""),
-            paragraph(wording.spread_sentence(spread) if spread else ""),
+            paragraph(wording.spread_sentence(findings.spread) if findings.spread else ""),
             heading("What was compared"),
-            _facts(evaluation, plans),
+            _facts(evaluation, findings.plans),
             heading("By language"),
             _degradation(evaluation, baseline),
             _table(evaluation, baseline),
@@ -51,13 +35,13 @@ def html_report(
             paragraph(wording.disagreement(evaluation) or ""),
             _more_statistics(evaluation),
             _ranks(evaluation),
-            *(_planning(planning) if planning else []),
-            *(_profile(profile, evaluation) if profile else []),
+            *(_planning(findings.planning) if findings.planning else []),
+            *(_profile(findings.profile, evaluation) if findings.profile else []),
             heading("Definitions"),
             description_list((html_text(term), html_text(text)) for term, text in wording.definitions(evaluation)),
             heading("Reproduce"),
             paragraph(wording.environment_sentence(computed_with) if computed_with else ""),
-            code(shown_command(command)),
+            code(shown_command(findings.command)),
         ],
     )
 

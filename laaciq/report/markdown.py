@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from laaciq.engine.escaping import html_text, markdown_block, markdown_code, markdown_text, shown_command
 from laaciq.evaluation.results import Evaluation
-from laaciq.evaluation.spread import Spread
-from laaciq.planning.results import Planning
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
+from laaciq.report.findings import Findings
 
 
-def markdown_report(
-    evaluation: Evaluation,
-    plans: PlanSet | None,
-    *,
-    command: str,
-    computed_with: Mapping[str, str] | None = None,
-    baseline: Evaluation | None = None,
-    planning: Planning | None = None,
-    spread: Spread | None = None,
-) -> str:
-    """What quantization costs each language, in Markdown. `command` and `computed_with` as in `html_report`."""
+def markdown_report(findings: Findings) -> str:
+    """What quantization costs each language, in Markdown. It has no profile."""
+    evaluation, baseline, planning, spread = findings.evaluation, findings.baseline, findings.planning, findings.spread
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
@@ -30,7 +19,7 @@ def markdown_report(
         *([markdown_text(wording.baseline_sentence(evaluation, baseline))] if baseline else []),
         *([markdown_text(wording.spread_sentence(spread))] if spread else []),
         "## What was compared",
-        facts_list(evaluation, plans),
+        facts_list(evaluation, findings.plans),
         "## By language",
         language_table(evaluation, baseline),
         markdown_text(wording.table_caption(evaluation)),
@@ -42,8 +31,8 @@ def markdown_report(
         "## Definitions",
         "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
-        *([markdown_text(wording.environment_sentence(computed_with))] if computed_with else []),
-        markdown_block(shown_command(command)),
+        *([markdown_text(wording.environment_sentence(findings.computed_with))] if findings.computed_with else []),
+        markdown_block(shown_command(findings.command)),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -26,15 +26,15 @@ def _end_against(sides: Sides, chosen: int) -> LowerEnd:
     """Of maxᵢ (aᵢ − r·bⱼ) for one j."""
     size, covariance = sides.size, sides.joint.covariance
     (left, right), here, there = sides.values, sides.noise[:, : sides.size], sides.noise[:, [sides.size + chosen]]
-    own, cross = covariance[:size, :size], covariance[:size, size + chosen]
+    within, cross = covariance[:size, :size], covariance[:size, size + chosen]
     of_chosen = covariance[size + chosen, size + chosen]
     # Each quantity against itself.
     theirs, shared = covariance[size:, size:].diagonal(), covariance[:size, size:].diagonal()
     of_part, cross_of_part, chosen_of_part, freedom_of_part = _by_part(sides, chosen)
 
     def end(ratio: float) -> float:
-        contrasts = own - ratio * (cross[:, None] + cross) + ratio**2 * of_chosen
-        rounding = ROUNDING * (own.diagonal() + ratio**2 * of_chosen)
+        contrasts = within - ratio * (cross[:, None] + cross) + ratio**2 * of_chosen
+        rounding = ROUNDING * (within.diagonal() + ratio**2 * of_chosen)
         variances = np.maximum(contrasts.diagonal(), rounding)
         parts = of_part - 2 * ratio * cross_of_part + ratio**2 * chosen_of_part
         spread = (parts**2 / freedom_of_part).sum(0)
@@ -42,7 +42,7 @@ def _end_against(sides: Sides, chosen: int) -> LowerEnd:
         freedom = np.maximum(freedom, freedom_of_part.min())
         # A language against itself shares more of its noise than against another one.
         typical = np.full(size, np.median(variances))
-        typical[chosen] = np.median(np.maximum(own.diagonal() - 2 * ratio * shared + ratio**2 * theirs, rounding))
+        typical[chosen] = np.median(np.maximum(within.diagonal() - 2 * ratio * shared + ratio**2 * theirs, rounding))
         scale = working_scale(variances, freedom, typical)
         return lower_end(left - ratio * right[chosen], contrasts, freedom, here - ratio * there, scale)
 

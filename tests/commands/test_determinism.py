@@ -21,6 +21,7 @@ from laaciq.scoring import likelihood
 from laaciq.trials import session as sessions
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.session import Session
+from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
 FEW = ("eng", "swa")
@@ -40,10 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tiny("llama", place / "model")
     # LAPACK splits matrices of this size between threads.
     save_tiny("llama", place / "wide", hidden_size=512, intermediate_size=64, num_hidden_layers=1)
-    (place / "texts").mkdir()
-    whole = laaciq.read_texts()
-    for code in FEW:
-        (place / f"texts/{code}.txt").write_text("\n".join(text[:40] for text in whole[code].texts[:10]))
+    write_short_texts(place / "texts", FEW, passages=10)
     return place
 
 

@@ -21,6 +21,7 @@ import laaciq
 from laaciq.engine.progress import Progress
 from laaciq.engine.ray_cluster import RayCluster
 from laaciq.errors import LaaciqError
+from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
 FEW = ("eng", "swa")
@@ -35,10 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("place")
     # Attention in heads of 8 depends on the number of threads in its last digits (MKL); no model in use has such heads.
     save_tiny("llama", place / "model", hidden_size=64)
-    (place / "texts").mkdir()
-    whole = laaciq.read_texts()
-    for code in FEW:
-        (place / f"texts/{code}.txt").write_text("\n".join(text[:40] for text in whole[code].texts[:30]))
+    write_short_texts(place / "texts", FEW, passages=30)
     return place
 
 

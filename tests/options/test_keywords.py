@@ -12,10 +12,10 @@ import pytest
 from pydantic import BeforeValidator
 
 import laaciq
+from laaciq.commands.settings import Settings
+from laaciq.engine.progress import Progress
+from laaciq.errors import BadOption
 from laaciq.options import VERBS
-
-# What verbs take beside options: it decides nothing of a result.
-PLAIN = {"out", "overwrite", "device", "progress", "workers", "ray"}
 
 
 def accepted(annotation, metadata=()):
@@ -31,20 +31,35 @@ def accepted(annotation, metadata=()):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_keywords_are_the_fields_of_the_options(verb):
-    function, fields = getattr(laaciq, verb), VERBS[verb].model_fields
-    parameters = inspect.signature(function).parameters
-    explicit = {name for name, p in parameters.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
-    rest = [name for name, p in parameters.items() if p.kind is inspect.Parameter.VAR_KEYWORD]
-    typed = {}
-    for name in rest:
-        annotation = get_type_hints(function)[name]
-        assert get_origin(annotation) is Unpack
-        typed = get_type_hints(get_args(annotation)[0])
-    assert explicit - PLAIN <= set(fields)
-    assert typed == {
-        name: accepted(field.annotation, field.metadata) for name, field in fields.items() if name not in explicit
+def test_keywords_are_the_fields_of_options_and_settings(verb):
+    function, options = getattr(laaciq, verb), VERBS[verb]
+    code = function.__code__
+    named = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    (unpacked,) = (kind for kind in get_type_hints(function).values() if get_origin(kind) is Unpack)
+    typed = get_type_hints(get_args(unpacked)[0], localns={"Progress": Progress})
+    settings = get_type_hints(Settings, localns={"Progress": Progress})
+    assert {name: kind for name, kind in typed.items() if name in settings}.items() <= settings.items()
+    assert (options.shares_work and settings.keys() <= typed.keys()) or not typed.keys() & {"workers", "ray"}
+    assert {name: kind for name, kind in typed.items() if name not in settings} == {
+        name: accepted(field.annotation, field.metadata)
+        for name, field in options.model_fields.items()
+        if name not in named
     }
+    assert named <= set(options.model_fields) | settings.keys()
+    # What `help` and a notebook show.
+    assert set(inspect.signature(function).parameters) == named | typed.keys()
+
+
+def test_help_shows_defaults():
+    shown = inspect.signature(laaciq.gateway).parameters
+    assert {name: shown[name].default for name in ("protect", "bits", "device", "out")} == {
+        "protect": 3, "bits": 4, "device": "auto", "out": None,
+    }  # fmt: skip
+
+
+def test_a_setting_that_a_verb_does_not_take_is_refused():
+    with pytest.raises(BadOption, match="unknown option 'workers'"):
+        laaciq.plan(workers=2)
 
 
 def test_the_package_shows_its_verbs():

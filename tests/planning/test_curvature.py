@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -21,7 +23,11 @@ def texts():
 def test_it_is_the_mean_squared_gradient_of_whole_passages(architecture, tmp_path, texts):
     model = load(find_model(save_tiny(architecture, tmp_path / "model")), device="cpu")
     name, matrix = next(iter(model.anatomy.matrices.items()))
-    short = texts.at([0, 1])
+    # A masked model reads a passage many times, so passages are short here.
+    short = replace(
+        texts,
+        by_language={code: replace(p, texts=tuple(t[:60] for t in p.texts)) for code, p in texts.by_language.items()},
+    )
     result = measure_curvature(model, model.anatomy.matrices, short, MeasureOptions())
     assert set(result.by_tensor) == set(model.anatomy.matrices)
     expected, tokens = torch.zeros(matrix.shape), 0

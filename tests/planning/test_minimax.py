@@ -1,9 +1,12 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from laaciq.options import Objective, PlanOptions
 from laaciq.planning.minimax import minimax_rounds, reweighted
 from laaciq.planning.objectives import objective_value
 
@@ -45,3 +48,11 @@ def test_it_ends_when_nothing_is_gained():
 )
 def test_objectives(objective, value):
     assert objective_value(np.array([1.0, 2.0, 3.0, 4.0]), objective) == value
+
+
+@given(arrays(float, 5, elements=st.floats(0.0, 1.0)))
+def test_the_help_gives_the_formula_of_worst_and_spread(losses):
+    """It is no disparity: it grows with the worst loss too."""
+    assert "worst-and-spread (2·max − min)" in PlanOptions.model_fields["objective"].description
+    assert objective_value(losses, "worst-and-spread") == pytest.approx(2 * losses.max() - losses.min())
+    assert "disparity" not in get_args(Objective)

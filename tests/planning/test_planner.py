@@ -8,12 +8,14 @@ from safetensors.torch import load_file
 
 import laaciq
 from laaciq.commands.opening import open_session
+from laaciq.commands.settings import Settings
 from laaciq.errors import BadOption, OutputConflict
 from laaciq.options import PlanOptions
 from laaciq.planning.budget import user_weights
 from laaciq.planning.decision import calibrate, decide
 from laaciq.planning.minimax import IMPROVEMENT
 from laaciq.quantization.model import quantize_layers
+from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -21,11 +23,7 @@ FEW = ["eng", "swa", "hin"]
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    whole = laaciq.read_texts()
-    for code in FEW:
-        (folder / f"{code}.txt").write_text("\n".join(text[:60] for text in whole[code].texts[:20]))
-    return folder
+    return write_short_texts(tmp_path_factory.mktemp("texts"), FEW, letters=60)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +35,9 @@ def planned(model, texts, **options):
     return laaciq.plan(model, texts=str(texts), served_bound=100, **options)
 
 
-@pytest.mark.parametrize("objective", ["worst", "worst-quarter", "worst-and-spread", "mean"])
-@pytest.mark.parametrize("budget", [3.5, 5.0])
+@pytest.mark.parametrize(
+    ("objective", "budget"), [("worst", 3.5), ("worst-quarter", 5.0), ("worst-and-spread", 3.5), ("mean", 5.0)]
+)
 def test_the_budget_holds_and_the_best_measured_plan_is_taken(model, texts, objective, budget):
     result = planned(model, texts, budget=budget, objective=objective)
     assert result.plan.size.block_bits_per_weight <= budget
@@ -133,7 +132,7 @@ def test_what_was_computed_is_not_computed_again(model, texts, tmp_path):
 @pytest.mark.parametrize("objective", ["worst", "mean"])
 def test_the_layers_that_planning_keeps_are_those_of_its_plan(model, texts, objective):
     options = PlanOptions.of(model=str(model), texts=str(texts), budget=4.0, objective=objective, served_bound=100)
-    session = open_session(options)
+    session = open_session(options, Settings())
     calibration = calibrate(session, options.quantizing())
     plan = decide(session, options.quantizing(), calibration).plans.first
     blocks = session.rounded_blocks(plan, calibration)

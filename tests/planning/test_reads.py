@@ -4,11 +4,13 @@ import pytest
 
 import laaciq
 from laaciq.commands.opening import open_session
+from laaciq.commands.settings import Settings
 from laaciq.options import METHODS, PlanOptions, WeightOptions
 from laaciq.planning.decision import calibrate
 from laaciq.planning.rules import make_plans
 from laaciq.planning.search import search_plan
 from laaciq.profiling.weights import pooled_moments
+from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -16,11 +18,7 @@ FEW = ["eng", "swa", "hin"]
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    whole = laaciq.read_texts()
-    for code in FEW:
-        (folder / f"{code}.txt").write_text("\n".join(text[:60] for text in whole[code].texts[:20]))
-    return folder
+    return write_short_texts(tmp_path_factory.mktemp("texts"), FEW, letters=60)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def options(tmp_path_factory, texts):
 
 @pytest.fixture(scope="module")
 def session(options):
-    return open_session(options)
+    return open_session(options, Settings())
 
 
 @pytest.fixture(scope="module")

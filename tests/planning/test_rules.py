@@ -3,7 +3,8 @@ import pytest
 import laaciq
 from laaciq.errors import BadOption, UnknownLanguage
 from laaciq.models import find_model, load
-from laaciq.options import METHODS, MeasureOptions, WeightOptions
+from laaciq.options import BITS, METHODS, MeasureOptions, WeightOptions
+from laaciq.planning.description import describe
 from laaciq.planning.rules import cluster_languages, make_plans
 from laaciq.profiling.profile import profile_model
 from tests.tiny import save_tiny
@@ -52,6 +53,13 @@ def test_separate_checkpoints_protect_each_group_s_own_blocks(model, profile):
 def test_a_calibration_a_language_is_a_checkpoint_a_language(model, profile):
     plans = make_plans(model.anatomy, WeightOptions(method="effective", separate=True, group_size=16), profile)
     assert {name: plan.languages for name, plan in plans.plans.items()} == {code: [code] for code in FEW}
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_a_plan_of_la_aciq_names_our_fit_where_none_is_published(model, profile, bits):
+    options = WeightOptions(method="la-aciq", bits=bits, group_size=16)
+    assert ("f fitted by us" in describe(make_plans(model.anatomy, options, profile))) == (bits != 4)
+    assert "fitted" not in describe(make_plans(model.anatomy, WeightOptions(method="gptq", bits=bits), profile))
 
 
 def test_more_bits_where_kurtosis_is_large(model, profile):

@@ -1,13 +1,17 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laaciq.clipping.formula import FITTED, clip_ratio
 from laaciq.options import BITS
 from laaciq.options.methods import METHODS
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.thresholds import fit_grid
 
 GROUP = st.sampled_from([8, 64, "channel", "tensor"])
 LANGUAGES = 3
@@ -103,3 +107,16 @@ def test_kept_weights_stay_and_the_others_gain(keep_by, seed, percent, symmetric
         plain, _ = quantized(matrix, "mse", 4, 64, symmetric)
         # Search steps differ between the two grids by up to a few percent.
         assert (simulated - matrix).square().sum() <= (plain - matrix).square().sum() * 1.05
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_la_aciq_clips_where_its_summary_says(bits):
+    """At σ·f(κ_eff, B), f being the published 2.5 + 0.3·ln(1 + κ) at 4 bits and our fit at others, for which none is published."""
+    assert "published function at 4 bits and our fit at other widths" in METHODS["la-aciq"].summary
+    matrix, known = weights(3, rows=1, columns=4096), calibration(3, columns=4096)
+    plan = TensorPlan(name="w", shape=(1, 4096), bits=bits, group_size="channel", symmetric=True, clip="la-aciq")
+    ratio = 2.5 + 0.3 * math.log1p(1.0) if bits == 4 else float(clip_ratio(1.0, bits, FITTED))
+    levels = 2 ** (bits - 1) - 1
+    scale = float(fit_grid(matrix, plan, known).scales)
+    # Scales are stored in 16 bits.
+    assert scale * levels == pytest.approx(float(matrix.std(correction=0)) * ratio, rel=1e-2)

@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from laaciq.engine.escaping import printable
 from laaciq.evaluation import Evaluation
 from laaciq.quantization.plan import PlanSet
+from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from tests.engine.test_escaping import kinds
@@ -32,7 +33,7 @@ def plans(name: str) -> PlanSet:
 
 
 def test_the_page_has_no_other_elements_and_shows_the_names() -> None:
-    source = html_report(hostile(ALL), plans(ALL), command=COMMAND, baseline=hostile(ALL))
+    source = html_report(Findings(hostile(ALL), COMMAND, plans=plans(ALL), baseline=hostile(ALL)))
     page = Reader(source)
     assert_inert(source)
     assert set(page.tags) == set(read("rankings disagree").tags)
@@ -42,7 +43,7 @@ def test_the_page_has_no_other_elements_and_shows_the_names() -> None:
 
 
 def test_the_page_forbids_scripts_and_loads_by_itself() -> None:
-    source = html_report(evaluation("none"), None, command=COMMAND)
+    source = html_report(Findings(evaluation("none"), COMMAND))
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', source)
     assert policy and policy.start() < source.index("<title>")
     rules = dict(rule.split(maxsplit=1) for rule in policy[1].split("; "))
@@ -55,9 +56,9 @@ def test_the_page_forbids_scripts_and_loads_by_itself() -> None:
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_the_markdown_has_no_other_markup(payload: str) -> None:
     command = f"laaciq run {payload}"
-    source = markdown_report(hostile(payload), plans(payload), command=command, baseline=hostile(payload))
+    source = markdown_report(Findings(hostile(payload), command, plans=plans(payload), baseline=hostile(payload)))
     usual = evaluation("rankings disagree")
-    plain = markdown_report(usual, plans("rtn"), command=COMMAND, baseline=usual)
+    plain = markdown_report(Findings(usual, COMMAND, plans=plans("rtn"), baseline=usual))
     assert_inert(source)
     assert [token.type for token in MARKDOWN.parse(source)] == [token.type for token in MARKDOWN.parse(plain)]
     assert kinds(MARKDOWN.parse(source)) - kinds(MARKDOWN.parse(plain)) <= {"text_special"}

@@ -10,6 +10,7 @@ from laaciq.options import MeasureOptions
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
+from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.profile_plots import CAPTIONS, KURTOSIS_CAPTION
 from laaciq.report.wording import prediction_sentence, sampled_sentence
@@ -36,7 +37,7 @@ def test_the_profile_records_whether_passages_were_left_out(profiles: dict[bool,
 @pytest.mark.parametrize("sampled", [True, False])
 def test_activations_are_plotted_if_all_text_was_profiled(profiles: dict[bool, Profile], sampled: bool) -> None:
     profile = profiles[sampled]
-    page = Reader(html_report(evaluation("none"), PLANS, command=COMMAND, profile=profile))
+    page = Reader(html_report(Findings(evaluation("none"), COMMAND, plans=PLANS, profile=profile)))
     text = page.text
     # Heat maps are pictures in the page, and nothing is loaded.
     assert all(link.startswith(("#", "data:image/png;")) for link in page.links)

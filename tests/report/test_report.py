@@ -15,6 +15,7 @@ from laaciq.evaluation.verdict import percent, percent_estimate
 from laaciq.quantization.plan import Plan, PlanSet, Size
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
 from laaciq.report.figures import VERMILION
+from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.report.numbers import number
@@ -86,12 +87,12 @@ def evaluation(case: str) -> Evaluation:
 
 @cache
 def page(case: str) -> str:
-    return html_report(evaluation(case), PLANS, command=COMMAND)
+    return html_report(Findings(evaluation(case), COMMAND, plans=PLANS))
 
 
 @cache
 def markdown(case: str) -> str:
-    return markdown_report(evaluation(case), PLANS, command=COMMAND)
+    return markdown_report(Findings(evaluation(case), COMMAND, plans=PLANS))
 
 
 class Reader(HTMLParser):
@@ -167,6 +168,20 @@ def test_both_formats_say_the_same(case: str) -> None:
 
 
 @every_case
+def test_one_verdict_from_one_rule_and_the_other_statistics_folded_away(case: str) -> None:
+    disparity = evaluation(case).disparity
+    for source in (page(case), markdown(case)):
+        shown = re.sub(r"<details.*?</details>", "", source, flags=re.DOTALL)
+        for words in ("deviation τ", "cross-fitted"):
+            assert words not in shown.lower()
+            assert (words in source.lower()) == (disparity is not None)
+        beyond = disparity is not None and disparity.plug_in.low > 0
+        assert ("this disparity is beyond noise" in shown) == beyond
+        assert ("no difference between languages is beyond noise" in shown) == (disparity is not None and not beyond)
+        assert beyond == (disparity is not None and disparity.plug_in.value > disparity.noise_floor)
+
+
+@every_case
 def test_nothing_that_is_no_number_is_printed(case: str) -> None:
     for text in (read(case).text, markdown(case)):
         assert not re.search(r"\b(nan|none|inf|null)\b", text, re.IGNORECASE)
@@ -218,7 +233,7 @@ def test_a_plan_adds_its_size() -> None:
     for text in (read("none").text, markdown("none")):
         assert "4.25 in the linear layers" in text
         assert "6.51 over the whole model" in text
-    assert "Bits per weight" not in markdown_report(evaluation("none"), None, command=COMMAND)
+    assert "Bits per weight" not in markdown_report(Findings(evaluation("none"), COMMAND))
 
 
 def test_figures_show_who_was_judged() -> None:
@@ -242,7 +257,7 @@ def test_the_baseline_is_drawn_and_told_beside() -> None:
     rows = {r.language: row for row, r in enumerate(result.worst_first)}
     expected = {(100 * r.degradation.value, rows[r.language]) for r in baseline.judged}
     assert {tuple(point) for point in hollow.get_xydata()} == expected
-    source = Reader(html_report(result, PLANS, command=COMMAND, baseline=baseline))
+    source = Reader(html_report(Findings(result, COMMAND, plans=PLANS, baseline=baseline)))
     assert baseline_sentence(result, baseline) in source.text
     assert "Baseline D" in source.rows[0]
 

@@ -51,6 +51,7 @@ def test_losses_of_single_languages(name, simulations, expected):
         ("12-8-planted-skewed-clustered", 150),
         ("36-8-planted-t3-parallel", 100),
         ("12-8-graded-gaussian-clustered", 150),
+        ("4-60-equal-t3-plain", 60),
     ],
 )
 def test_the_worst_language_and_disparity(name, simulations):

@@ -195,6 +195,7 @@ def test_a_planted_block_is_critical_and_stands_out_in_kurtosis(texts):
             norm.weight[0] /= 200
             for linear in linears:
                 linear.weight[:, 0] *= 200
+    texts = texts.spread(3)
     result = sensitivity(session_of(model, texts), texts, GridOptions(bits=6, group_size="channel"))
     assert np.argmax(result.kurtosis) == planted
     assert result.kurtosis_correlation.n == 12

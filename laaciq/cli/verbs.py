@@ -1,0 +1,81 @@
+"""Commands that write: each takes `--out`, `--overwrite`, `--json` and `--device` besides the options of its verb; some take `--workers`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import typer
+
+from laaciq.cli import options as shared
+from laaciq.cli.printing import print_json
+from laaciq.options import Options
+
+Chosen = TypeVar("Chosen", bound=Options)
+
+
+@dataclass(frozen=True)
+class Out:
+    """The option `--out` of a command. If it is neither given nor required, results go to a folder named after the options."""
+
+    help: str = "Folder for the results; the same command resumes there. Default: a folder in laaciq-runs named after the options."
+    default: Path | None = None
+    required: bool = False
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        kind = Path if self.required or self.default else Path | None
+        default = inspect.Parameter.empty if self.required else self.default
+        return shared.keyword("out", Annotated[kind, typer.Option(help=self.help)], default)
+
+
+@dataclass(frozen=True)
+class Call(Generic[Chosen]):
+    """What the user called: the options, and where the results are."""
+
+    options: Chosen
+    out: Path
+
+
+_BESIDE = [
+    shared.keyword("overwrite", shared.Overwrite, False),
+    shared.keyword("as_json", shared.AsJson, False),
+    shared.keyword("device", shared.Device, "auto"),
+]
+_SHARING = [shared.keyword("workers", shared.Workers, None), shared.keyword("ray", shared.Ray, None)]
+
+
+def calls_verb(
+    kind: type[Chosen], *, out: Out | None = None
+) -> Callable[[Callable[[Any, Call[Chosen]], None]], Callable[..., None]]:
+    """A decorator that turns a function `show(result, call)` into a command. The command calls the verb of the same name in
+    `laaciq.commands` with options of `kind`, then shows the result.
+    """
+    beside = [(out or Out()).parameter, *_BESIDE, *(_SHARING if kind.shares_work else [])]
+
+    def decorate(show: Callable[[Any, Call[Chosen]], None]) -> Callable[..., None]:
+        name = show.__name__
+
+        def command(*, out: Path | None, as_json: bool, **keywords: Any) -> None:
+            plain = {parameter.name for parameter in beside}
+            options = kind.of(**{name: value for name, value in keywords.items() if name not in plain})
+            target = options.default_folder if out is None else out
+            # Heavy imports come after options are checked, so that --help and errors appear at once.
+            from laaciq.engine.progress import TerminalProgress
+
+            verb = getattr(import_module(f"laaciq.commands.{name}"), name)
+            result = verb(**keywords, out=target, progress=TerminalProgress())
+            if as_json:
+                print_json(result)
+            else:
+                show(result, Call(options, target))
+
+        command.__name__, command.__doc__ = name, show.__doc__
+        command.__signature__ = inspect.Signature(beside)  # type: ignore[attr-defined]
+        return shared.takes(kind)(command)
+
+    return decorate

@@ -1,0 +1,30 @@
+"""What the reports of an evaluation are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.spread import Spread
+from laaciq.planning.results import Planning
+from laaciq.profiling.results import Profile
+from laaciq.quantization.plan import PlanSet
+
+
+@dataclass(frozen=True)
+class Findings:
+    """An evaluation, and what else is known. `command` reproduces it, in an environment such as it was `computed_with`.
+
+    A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
+    plan was made, a `spread` what other draws of calibration text gave.
+    """
+
+    evaluation: Evaluation
+    command: str
+    plans: PlanSet | None = None
+    computed_with: Mapping[str, str] | None = None
+    profile: Profile | None = None
+    baseline: Evaluation | None = None
+    planning: Planning | None = None
+    spread: Spread | None = None
