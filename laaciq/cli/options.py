@@ -44,7 +44,8 @@ _PANELS = {
     ),
     "Measuring": (
         *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "generate", "numeric_check"),
-        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "decoding", "device", "workers", "ray"),
+        *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "decoding", "device", "gpu_memory"),
+        *("host_memory", "workers", "ray"),
         *("max_degradation", "max_disparity", "strict", "lenient"),
     ),
     "Output": ("out", "overwrite", "as_json", "base_model", "name", "license", "config"),
@@ -69,6 +70,21 @@ Ray = Annotated[
     typer.Option(
         help="Ray cluster to use, as HOST:PORT or auto; give it on one of its machines. Default: none.",
         metavar="ADDRESS",
+    ),
+]
+GpuMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="Most GPU memory to use, such as 24GB. Blocks that do not fit are offloaded. Default: what is free.",
+        metavar="SIZE",
+    ),
+]
+HostMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="Most host memory to use for weights, such as 24GB. What does not fit is read from its files when it is used. Default: what is "
+        "free; for models on a CPU, no bound.",
+        metavar="SIZE",
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what another command wrote there.")]

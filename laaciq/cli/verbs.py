@@ -46,6 +46,10 @@ _BESIDE = [
     shared.keyword("as_json", shared.AsJson, False),
     shared.keyword("device", shared.Device, "auto"),
 ]
+_BOUNDING = [
+    shared.keyword("gpu_memory", shared.GpuMemory, None),
+    shared.keyword("host_memory", shared.HostMemory, None),
+]
 _SHARING = [shared.keyword("workers", shared.Workers, None), shared.keyword("ray", shared.Ray, None)]
 
 
@@ -55,7 +59,8 @@ def calls_verb(
     """A decorator that turns a function `show(result, call)` into a command. The command calls the verb of the same name in
     `laaciq.commands` with options of `kind`, then shows the result.
     """
-    beside = [(out or Out()).parameter, *_BESIDE, *(_SHARING if kind.shares_work else [])]
+    beside = [(out or Out()).parameter, *_BESIDE]
+    beside += (_SHARING if kind.shares_work else []) + (_BOUNDING if kind.bounds_memory else [])
 
     def decorate(show: Callable[[Any, Call[Chosen]], None]) -> Callable[..., None]:
         name = show.__name__

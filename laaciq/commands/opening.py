@@ -39,6 +39,7 @@ def open_session(
         device=settings.device,
         progress=settings.progress,
         workers=make_workers(settings.workers, settings.ray),
+        limits=settings.limits,
     )
 
 

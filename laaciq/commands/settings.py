@@ -12,6 +12,7 @@ from laaciq.options import Options
 
 if TYPE_CHECKING:
     from laaciq.engine.progress import Progress
+    from laaciq.trials.memory import MemoryLimits
 
 Chosen = TypeVar("Chosen", bound=Options)
 Verb = TypeVar("Verb", bound=Callable[..., object])
@@ -22,7 +23,7 @@ class Settings:
     """What a verb takes beside its options; it decides nothing of a result.
 
     Results are stored in `out`, and not computed again; another command's are replaced only with `overwrite`. `workers` and `ray` are
-    explained in docs/workers.md.
+    explained in docs/workers.md, `gpu_memory` and `host_memory` (such as "24GB") in docs/scale.md.
     """
 
     out: str | Path | None = None
@@ -31,11 +32,24 @@ class Settings:
     progress: Progress | None = None
     workers: int | None = None
     ray: str | None = None
+    gpu_memory: str | None = None
+    host_memory: str | None = None
+
+    @property
+    def limits(self) -> MemoryLimits:
+        from laaciq.trials.memory import read_limits
+
+        return read_limits(self.gpu_memory, self.host_memory, self.device)
+
+
+# Settings that not every verb takes.
+_SHARING, _BOUNDING = ("workers", "ray"), ("gpu_memory", "host_memory")
 
 
 def read_keywords(kind: type[Chosen], keywords: Mapping[str, Any], **named: Any) -> tuple[Chosen, Settings]:
     """Options and settings of a verb, from its keyword arguments and those that it names."""
-    names = {field.name for field in fields(Settings) if kind.shares_work or field.name not in ("workers", "ray")}
+    without = (() if kind.shares_work else _SHARING) + (() if kind.bounds_memory else _BOUNDING)
+    names = {field.name for field in fields(Settings) if field.name not in without}
     options = {name: value for name, value in keywords.items() if name not in names}
     settings = {name: value for name, value in keywords.items() if name in names}
     return kind.of(**named, **options), Settings(**settings)

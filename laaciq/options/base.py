@@ -47,13 +47,14 @@ class Only:
 class Options(StrictModel, allow_inf_nan=False):
     """Strict: an unknown name is an error that names the nearest known one, and so is a given option without effect.
 
-    `verb` is the command, `positional` its arguments in order. `shares_work` is True if workers can take part. `conditions` say which options
-    have no effect beside which others; those of base classes hold too.
+    `verb` is the command, `positional` its arguments in order. `shares_work` is True if workers can take part, `bounds_memory` if blocks can be
+    offloaded at every stage. `conditions` say which options have no effect beside which others; those of base classes hold too.
     """
 
     verb: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()
     shares_work: ClassVar[bool] = False
+    bounds_memory: ClassVar[bool] = False
     conditions: ClassVar[tuple[Condition, ...]] = ()
     # Options that do not affect the results in the default folder.
     undecisive: ClassVar[frozenset[str]] = frozenset()

@@ -33,6 +33,11 @@ class _StudyKeywords(_SessionKeywords, total=False):
     ray: str | None
 
 
+class _BoundedKeywords(TypedDict, total=False):
+    gpu_memory: str | None
+    host_memory: str | None
+
+
 class _TextsKeywords(TypedDict, total=False):
     texts: str | Path
     languages: Sequence[str] | None
@@ -69,7 +74,9 @@ class _PlanningKeywords(TypedDict, total=False):
     runtime: Runtime
 
 
-class PlanKeywords(_SessionKeywords, _MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False):
+class PlanKeywords(
+    _BoundedKeywords, _SessionKeywords, _MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False
+):
     bits: int
     group_size: _GroupSize
 
@@ -91,11 +98,11 @@ class _WeightKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords,
     separate: bool
 
 
-class QuantizeKeywords(_WriteKeywords, _WeightKeywords, total=False):
+class QuantizeKeywords(_BoundedKeywords, _WriteKeywords, _WeightKeywords, total=False):
     pass
 
 
-class RunKeywords(_StudyKeywords, _WeightKeywords, total=False):
+class RunKeywords(_BoundedKeywords, _StudyKeywords, _WeightKeywords, total=False):
     passages: int | None
     baseline: bool
     draws: int
@@ -115,12 +122,12 @@ class CompareKeywords(_StudyKeywords, _MeasureKeywords, total=False):
     calibration_passages: int | None
 
 
-class SensitivityKeywords(_StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
+class SensitivityKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
     passages: int | None
     part: SensitivityPart
 
 
-class SweepKeywords(_StudyKeywords, _MeasureKeywords, total=False):
+class SweepKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, total=False):
     passages: int | None
     bits: Sequence[int]
     group_size: _GroupSize

@@ -32,6 +32,7 @@ class QuantizeOptions(WeightOptions, MeasuredModelOptions):
     """Options of `laaciq quantize`."""
 
     verb: ClassVar[str] = "quantize"
+    bounds_memory: ClassVar[bool] = True
     conditions: ClassVar[tuple[Condition, ...]] = (
         Only(frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields}), reads_text, READS_NO_TEXT),
         Only(
@@ -52,6 +53,7 @@ class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
     """Options of `laaciq run`."""
 
     verb: ClassVar[str] = "run"
+    bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
     conditions: ClassVar[tuple[Condition, ...]] = (
         Only(
@@ -97,6 +99,7 @@ class PlanOptions(PlanningOptions, CalibrationOptions, SizeOptions, MeasuredMode
     """Options of `laaciq plan`: those that method 'planned' reads."""
 
     verb: ClassVar[str] = "plan"
+    bounds_memory: ClassVar[bool] = True
 
     def quantizing(self) -> WeightOptions:
         """The part of the options that decides the weights."""

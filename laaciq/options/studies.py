@@ -16,6 +16,7 @@ class SensitivityOptions(GridOptions, PassageOptions, MeasuredModelOptions):
     """Options of `laaciq sensitivity`."""
 
     verb: ClassVar[str] = "sensitivity"
+    bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
 
     part: SensitivityPart = Field(
@@ -43,6 +44,7 @@ class SweepOptions(ScaleOptions, PassageOptions, MeasuredModelOptions):
     """Options of `laaciq sweep`."""
 
     verb: ClassVar[str] = "sweep"
+    bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
 
     bits: tuple[Bits, ...] = Field(default=BITS, description="Bits per code to try, for example '3,4'.")

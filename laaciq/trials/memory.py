@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from laaciq.errors import TooLittleMemory
+from laaciq.errors import BadOption, TooLittleMemory
+from laaciq.models.loading import pick_device
 from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape
 
@@ -15,6 +17,7 @@ from laaciq.scoring.operations import ModelShape
 _MODELS = 3
 # CUDA's own memory, outside torch's, and what lies idle between its pieces.
 _CUDA_CONTEXT, _USABLE = 600 * 2**20, 0.94
+_UNITS = {"B": 1, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 # Share of host memory that may be pinned.
 _PINNED = 0.7
 
@@ -25,6 +28,31 @@ class MemoryLimits:
 
     gpu: int | None = None
     host: int | None = None
+
+
+def read_limits(gpu: str | None, host: str | None, device: str) -> MemoryLimits:
+    """The limits that a user gave. GPU memory is refused where models run on a CPU: it would bound nothing."""
+    if gpu is not None and pick_device(device).type == "cpu":
+        raise BadOption("--gpu-memory bounds the memory of a GPU, and models run on the CPU here: give --host-memory")
+    return MemoryLimits(
+        None if gpu is None else parse_bytes(gpu, "--gpu-memory"),
+        None if host is None else parse_bytes(host, "--host-memory"),
+    )
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """`"24GB"` → bytes. As with memory that is sold, a GB is 2³⁰ bytes."""
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([MGT]i?B|B)\s*", text, re.ASCII | re.IGNORECASE)
+    if parts is None or not float(parts[1]):
+        raise BadOption(f"{option} {text!r} is not an amount of memory: give for example 24GB or 800MB")
+    return int(float(parts[1]) * _UNITS[parts[2].upper().replace("I", "")])
+
+
+def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
+    """Make torch refuse to take more GPU memory than the user allows."""
+    if device.type == "cuda" and limits.gpu is not None:
+        whole = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, (limits.gpu - _CUDA_CONTEXT) / whole), device)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class _PackedBlocks:
             whole = f"{prefix}{name}"
             if whole in self._layers.plans:
                 matrix = self._dequantized(whole)
-                tensors[name] = (matrix if matrix.shape == original.shape else matrix.t()).to(dtype)
+                tensors[name] = (matrix if matrix.shape == original.shape else matrix.t()).to(dtype).contiguous()
             else:
                 tensors[name] = self._weights.parameter(whole, original.detach()).to(device, dtype)
         return tensors

@@ -30,7 +30,7 @@ from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.candidate import Candidate, Portable
 from laaciq.trials.estimate import Cost, CostModel, StageCost, by_stage, require_memory, total
 from laaciq.trials.measurement import Measurement, PassageLosses, measure_pooled
-from laaciq.trials.memory import MemoryLimits, Placement, place_weights
+from laaciq.trials.memory import MemoryLimits, Placement, bound_allocator, place_weights
 from laaciq.trials.quantized_copy import QuantizedCopy
 from laaciq.trials.setup import SessionSetup
 from laaciq.trials.tasks import CandidateLosses, OriginalLosses, SideBySide
@@ -78,6 +78,7 @@ class Session:
         device: str = "auto",
         progress: Progress | None = None,
         workers: Workers | None = None,
+        limits: MemoryLimits | None = None,
     ) -> Session:
         """A session from names: a model, texts, some of their languages, and at most this many test passages per language. `recipe` is
         written beside the results.
@@ -90,6 +91,7 @@ class Session:
         return cls(
             folder, split, options, progress or default_progress(), device,
             None if out is None else Path(out), description or {}, overwrite, recipe, workers or ThisProcess(),
+            limits or MemoryLimits(),
         )  # fmt: skip
 
     @classmethod
@@ -127,6 +129,7 @@ class Session:
     @cached_property
     def original(self) -> LanguageModel:
         placement = self.placement
+        bound_allocator(self.place, self.limits)
         return load(self.folder, device=self.device, most_bytes=placement.most_bytes, pinned=placement.pinned)
 
     @cached_property

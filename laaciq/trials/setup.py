@@ -14,6 +14,7 @@ from laaciq.engine.store import Store
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import ModelFolder
 from laaciq.options import MeasureOptions
+from laaciq.trials.memory import MemoryLimits
 
 if TYPE_CHECKING:
     from laaciq.trials.session import Session
@@ -31,13 +32,15 @@ class SessionSetup:
     device: str
     fingerprint: str
     computed_with: dict[str, str]
+    limits: MemoryLimits
 
     @classmethod
     def of(cls, session: Session) -> SessionSetup:
         # A worker has another current folder.
         folder = replace(session.folder, path=session.folder.path.absolute())
         device = session.place.type
-        return cls(folder, session.split, session.options, device, folder.fingerprint, session.computed_with)
+        computed_with, limits = session.computed_with, session.limits
+        return cls(folder, session.split, session.options, device, folder.fingerprint, computed_with, limits)
 
     def __call__(self, progress: Progress, store: Store) -> Session:
         from laaciq.trials.session import Session
@@ -52,7 +55,7 @@ class SessionSetup:
                 f"worker on {machine}: the files of the model at {self.folder.path} differ from those here, or their times do: "
                 "put it in a folder that all machines share, or copy it with times"
             )
-        session = Session(self.folder, self.split, self.options, progress, self.device)
+        session = Session(self.folder, self.split, self.options, progress, self.device, limits=self.limits)
         session.__dict__["store"] = store
         if session.computed_with != self.computed_with:
             raise BadOption(

@@ -39,7 +39,8 @@ def test_keywords_are_the_fields_of_options_and_settings(verb):
     typed = get_type_hints(get_args(unpacked)[0], localns={"Progress": Progress})
     settings = get_type_hints(Settings, localns={"Progress": Progress})
     assert {name: kind for name, kind in typed.items() if name in settings}.items() <= settings.items()
-    assert (options.shares_work and settings.keys() <= typed.keys()) or not typed.keys() & {"workers", "ray"}
+    assert options.shares_work == (typed.keys() >= {"workers", "ray"})
+    assert options.bounds_memory == (typed.keys() >= {"gpu_memory", "host_memory"})
     assert {name: kind for name, kind in typed.items() if name not in settings} == {
         name: accepted(field.annotation, field.metadata)
         for name, field in options.model_fields.items()

@@ -1,0 +1,92 @@
+"""The whole chain with every stage offloaded: the results are those of a model in memory, and few blocks are there at a time."""
+
+import gc
+import json
+import weakref
+
+import pytest
+import torch
+
+import laaciq
+from laaciq.errors import BadOption, TooLittleMemory
+from laaciq.models import offloading
+from laaciq.trials import memory
+from tests.tiny import ARCHITECTURES, save_tiny
+
+OPTIONS = {"languages": ["eng", "swa"], "passages": 3, "served_bound": 100, "device": "cpu", "budget": 4.0}
+
+
+@pytest.fixture
+def one_block_at_a_time(monkeypatch):
+    """As if there were room for nothing else. Tiny models have small blocks, and the work beside them is large."""
+    placement = memory.Placement(1, packed=True)
+    monkeypatch.setattr("laaciq.trials.session.place_weights", lambda *_: placement)
+    monkeypatch.setattr("laaciq.trials.estimate.place_weights", lambda *_: placement)
+
+
+def run(model, out, texts, **options):
+    laaciq.run(model, texts=texts, out=out, **{**OPTIONS, **options})
+    results = {path.name: json.loads(path.read_text()) for path in sorted(out.rglob("*.json")) if "keys" not in path.parts}
+    checkpoint = (out / "checkpoint" / "model.safetensors").read_bytes()
+    return {name: result for name, result in results.items() if name != "run.json"}, checkpoint
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Short ones."""
+    folder = tmp_path_factory.mktemp("texts")
+    builtin = laaciq.read_texts().select(["eng", "swa"])
+    for code, passages in builtin.by_language.items():
+        (folder / f"{code}.txt").write_text("\n".join(text[:60] for text in passages.texts[:16]) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_offloaded_at_every_stage_the_chain_gives_the_same(architecture, tmp_path, texts, request):
+    model = save_tiny(architecture, tmp_path / "model")
+    expected = run(model, tmp_path / "whole", texts)
+    request.getfixturevalue("one_block_at_a_time")
+    given = run(model, tmp_path / "offloaded", texts, host_memory="4GB")
+    assert given == expected
+
+
+def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_at_a_time, monkeypatch):
+    """Of the original, and of each candidate: alive means that anything still refers to them."""
+    alive: list[weakref.ref] = []
+    most = 0
+
+    def counted(fetch):
+        def fetching(self, index):
+            nonlocal most
+            tensors = fetch(self, index)
+            alive[:] = [reference for reference in alive if reference() is not None]
+            alive.extend(weakref.ref(tensor) for tensor in tensors.values() if tensor.ndim > 1)
+            most = max(most, sum(reference().numel() for reference in alive))
+            return tensors
+
+        return fetching
+
+    model = save_tiny("llama", tmp_path / "model", num_hidden_layers=6)
+    monkeypatch.setattr(offloading.HostWeights, "fetch", counted(offloading.HostWeights.fetch))
+    gc.collect()
+    run(model, tmp_path / "out", texts, host_memory="4GB")
+    anatomy = laaciq.models.load(laaciq.models.find_model(model), device="cpu").anatomy
+    by_block = [sum(torch.Size(linear.shape).numel() for linear in anatomy.linears if linear.block == n) for n in range(6)]
+    assert 0 < most <= 2 * max(by_block)
+
+
+def test_a_bound_that_is_too_small_is_refused_with_the_least(tmp_path, texts):
+    with pytest.raises(TooLittleMemory, match=r"too little even for one block at a time: give --host-memory \d"):
+        laaciq.quantize("reference", texts=texts, out=tmp_path / "out", host_memory="100MB", budget=4.0)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", ["24", "GB", "-1GB", "0GB", "1e3GB", "nan GB", ""])
+def test_what_is_no_amount_of_memory_is_refused(size, tmp_path):
+    with pytest.raises(BadOption, match="is not an amount of memory: give for example 24GB"):
+        laaciq.plan(host_memory=size)
+
+
+def test_gpu_memory_is_refused_where_it_bounds_nothing():
+    with pytest.raises(BadOption, match="models run on the CPU here: give --host-memory"):
+        laaciq.plan(gpu_memory="24GB", device="cpu")
