@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from laaciq.engine.fast_products import fast_products
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, prepare_whole
 from laaciq.quantization.calibration import Calibration
@@ -64,6 +65,7 @@ class BlockStream:
             self.batches.append(_Batch(calls, by_side, calls.entering[0], calls.entering[0]))
 
     @torch.inference_mode()
+    @fast_products()
     def second_moments(self, index: int, layers: list[LinearLayer], *, leave: bool = False) -> dict[str, SecondMoments]:
         """Σ_λ w_λ E_λ of the inputs of a block's layers. The block's weights are still the original's. With `leave`, the texts then leave the
         block.

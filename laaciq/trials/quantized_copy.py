@@ -81,6 +81,7 @@ class _PackedBlocks:
 
     def __init__(self, original: LanguageModel) -> None:
         self._original = original
+        self._transposed = {linear.name for linear in original.anatomy.linears if linear.transposed}
         self._weights = CandidateWeights([])
         self._layers = StoredLayers({}, {}, original.device)
 
@@ -110,7 +111,7 @@ class _PackedBlocks:
             whole = f"{prefix}{name}"
             if whole in self._layers.plans:
                 matrix = self._dequantized(whole)
-                tensors[name] = (matrix if matrix.shape == original.shape else matrix.t()).to(dtype).contiguous()
+                tensors[name] = (matrix.t() if whole in self._transposed else matrix).to(dtype).contiguous()
             else:
                 tensors[name] = self._weights.parameter(whole, original.detach()).to(device, dtype)
         return tensors

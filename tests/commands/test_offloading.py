@@ -26,7 +26,9 @@ def one_block_at_a_time(monkeypatch):
 
 def run(model, out, texts, **options):
     laaciq.run(model, texts=texts, out=out, **{**OPTIONS, **options})
-    results = {path.name: json.loads(path.read_text()) for path in sorted(out.rglob("*.json")) if "keys" not in path.parts}
+    results = {
+        path.name: json.loads(path.read_text()) for path in sorted(out.rglob("*.json")) if "keys" not in path.parts
+    }
     checkpoint = (out / "checkpoint" / "model.safetensors").read_bytes()
     return {name: result for name, result in results.items() if name != "run.json"}, checkpoint
 
@@ -37,7 +39,9 @@ def texts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     builtin = laaciq.read_texts().select(["eng", "swa"])
     for code, passages in builtin.by_language.items():
-        (folder / f"{code}.txt").write_text("\n".join(text[:60] for text in passages.texts[:16]) + "\n", encoding="utf-8")
+        (folder / f"{code}.txt").write_text(
+            "\n".join(text[:60] for text in passages.texts[:16]) + "\n", encoding="utf-8"
+        )
     return folder
 
 
@@ -71,7 +75,9 @@ def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_
     gc.collect()
     run(model, tmp_path / "out", texts, host_memory="4GB")
     anatomy = laaciq.models.load(laaciq.models.find_model(model), device="cpu").anatomy
-    by_block = [sum(torch.Size(linear.shape).numel() for linear in anatomy.linears if linear.block == n) for n in range(6)]
+    by_block = [
+        sum(torch.Size(linear.shape).numel() for linear in anatomy.linears if linear.block == n) for n in range(6)
+    ]
     assert 0 < most <= 2 * max(by_block)
 
 
