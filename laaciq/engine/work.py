@@ -12,8 +12,9 @@ from laaciq.engine.threads import one_thread
 
 # Seconds that each kind is measured for, after one call that loads the code.
 _MEASURED_SECONDS = 0.04
-# Largest matrices that speed is measured on: larger ones are no faster per operation, and take longer to make.
-_TOKENS, _LARGEST, _FACTORED = 512, 2048, 512
+# Largest matrices that speed is measured on, on a CPU and on an accelerator: tokens, inputs, and the size of a matrix that is factorized.
+# Larger ones are no faster per operation, and take longer to make.
+_LARGEST = {True: (512, 2048, 512), False: (8192, 8192, 4096)}
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,14 @@ class Speed:
 
 def measure_speed(device: torch.device, width: int, widest: int) -> Speed:
     """The present speed with the present number of threads, on matrices of a model of this width. Takes about 0.2 s."""
-    inputs, outputs = min(width, _LARGEST), min(widest, 2 * _LARGEST)
+    tokens, largest, factored = _LARGEST[device.type == "cpu"]
+    inputs, outputs = min(width, largest), min(widest, 2 * largest)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    hidden = torch.rand(_TOKENS, inputs, device=device, dtype=dtype)
+    hidden = torch.rand(tokens, inputs, device=device, dtype=dtype)
     weights = torch.rand(outputs, inputs, device=device, dtype=dtype)
-    values = torch.rand(2**18, device=device)
+    values = torch.rand(2**18 if device.type == "cpu" else 2**26, device=device)
     small = torch.rand(64, device=device)
-    size = min(widest, _FACTORED)
+    size = min(widest, factored)
     matrix = torch.eye(size, dtype=torch.float64, device=device) + 1 / size
 
     @one_thread()
@@ -63,7 +65,7 @@ def measure_speed(device: torch.device, width: int, widest: int) -> Speed:
         torch.linalg.cholesky_ex(matrix)
 
     return Speed(
-        products=2 * _TOKENS * inputs * outputs * _per_second(lambda: hidden @ weights.T, device),
+        products=2 * tokens * inputs * outputs * _per_second(lambda: hidden @ weights.T, device),
         factorizations=size**3 / 3 * _per_second(factorize, device),
         elements=values.numel() * _per_second(lambda: values.mul_(1.0), device),
         calls=_per_second(lambda: small.mul_(1.0), device),

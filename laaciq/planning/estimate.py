@@ -13,6 +13,7 @@ from laaciq.corpus import Split, Texts, language
 from laaciq.engine.work import Work
 from laaciq.options import WeightOptions, find_method
 from laaciq.planning.baseline import ENGLISH
+from laaciq.planning.curvature import MOST_BYTES, POOLED
 from laaciq.planning.decision import needs_profile, profiled_texts, read_plan_file
 from laaciq.planning.planner import EFFORT_PRESETS, EffortPreset
 from laaciq.planning.rules import held_out
@@ -24,6 +25,7 @@ from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
+from laaciq.trials.memory import number_bytes
 
 Last = Literal["plan", "checkpoint", "measurement"]
 # Seconds of HiGHS per tensor group, for one allocation.
@@ -161,8 +163,10 @@ class _Quantizing:
         sequences = costs.one_by_one(texts)
         squared = Work(elements=12 * shape.weights, calls=20 * sum(map(len, shape.matrices))) * sequences.batches
         work = forward(shape, sequences) + backward(shape, sequences) + squared
-        kept = 4 * shape.weights / 64 * len(texts.languages)
-        return costs.stage("curvature", work, more_bytes=kept + 8 * shape.weights)
+        kept = min(4 * shape.weights / POOLED * len(texts.languages), MOST_BYTES)
+        # The gradient of the largest layer, and its square.
+        layer = max(outputs * inputs for block in shape.matrices for outputs, inputs in block)
+        return costs.stage("curvature", work, more_bytes=2 * kept + 16 * layer)
 
     def _gains(self) -> Work:
         """Cost of the second moments of every layer, and of their pivots."""
@@ -187,26 +191,31 @@ class _Quantizing:
     def _rounding(self, name: str, times: int) -> StageCost:
         costs, shape = self.costs, self.costs.shape
         work = sum((rounding(tensor, len(self.languages)) for tensor in self.tensors), Work())
-        more = float(shape.weights)
+        # The codes of a block, and its weights in float32 while they are rounded.
+        more = 12.0 * shape.weights / shape.blocks
         if any(tensor.rounding != "nearest" for tensor in self.tensors):
             compensated = any(tensor.rounding == "compensated" for tensor in self.tensors)
             work = work + block_by_block(shape, self.calibrated, compensated=compensated)
-            hidden = 4 * self.calibrated.tokens * shape.width * (2 if compensated else 1)
-            more += hidden + self.calibrated.squares + 60 * shape.widest**2
+            hidden = number_bytes(costs.device) * self.calibrated.tokens * shape.width * (2 if compensated else 1)
+            more += hidden + 60 * shape.widest**2
         elif find_method(self.options.method).adaptive:
             work = work + second_moments(shape, self.calibrated)
             work = work + Work(products=8 * sum(o * i * i for block in shape.matrices for o, i in block))
             more += self._moment_bytes()
-        return costs.stage(name, work * times, models=2 if self.planned else 1, more_bytes=more)
+        return costs.stage(name, work * times, more_bytes=more)
 
     def _tuning(self, name: str) -> StageCost:
         costs, shape = self.costs, self.costs.shape
         held = costs.read(self._validation().spread(validation_passages(self.passages)))
-        batch = STEP_TOKENS if costs.device.type == "cpu" else max(costs.batch_tokens, STEP_TOKENS)
-        work = tuning(shape, self.calibrated, held, self.tuned, batch=batch)
-        activations = 4 * batch * shape.blocks * (20 * shape.width + 6 * shape.widest)
-        more = 9 * shape.weights + activations + 12 * batch * shape.vocabulary
-        return costs.stage(name, work, models=2 if self.planned else 1, logits=2, more_bytes=more)
+        # Blocks that are dequantized when they run, and again for their gradients: one at a time is in memory.
+        recomputed = costs.device.type != "cpu" or costs.placement.packed
+        work = tuning(shape, self.calibrated, held, self.tuned, batch=STEP_TOKENS)
+        activations = 4 * STEP_TOKENS * (20 * shape.width + 6 * shape.widest)
+        of_blocks = 9.0 * shape.weights + activations * shape.blocks
+        if recomputed:
+            of_blocks = 20 * shape.weights / shape.blocks + activations + 4 * STEP_TOKENS * shape.blocks * shape.width
+        outside = 8 * (shape.parameters - shape.weights) + 12 * STEP_TOKENS * shape.vocabulary
+        return costs.stage(name, work, logits=2, more_bytes=of_blocks + outside)
 
     def _calibration(self) -> Texts:
         return self.split.calibration.select(self.languages)

@@ -54,14 +54,17 @@ class Hessian:
 @one_thread()
 def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
     """Upper U with UᵀU = (H + δI)⁻¹ for the smallest δ that works. Every symmetric, positive semi-definite H has one."""
-    wide = moments.double()
-    damping = DAMPING * wide.diagonal().mean().clamp_min(1e-30)
+    damping = DAMPING * moments.diagonal().double().mean().clamp_min(1e-30)
     while True:
-        lower, failed = torch.linalg.cholesky_ex(_with_diagonal(wide, damping))
+        # Each in place of the one before it: of a wide layer, every matrix takes a gigabyte.
+        factor = moments.double()
+        factor.diagonal().add_(damping)
+        factor, failed = torch.linalg.cholesky_ex(factor)
         if not failed:
-            upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(lower), upper=True)
+            factor = torch.cholesky_inverse(factor)
+            factor, failed = torch.linalg.cholesky_ex(factor, upper=True)
             if not failed:
-                return upper.float()
+                return factor.float()
         damping = 10 * damping
 
 

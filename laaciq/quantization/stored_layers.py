@@ -40,7 +40,7 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
         return cls(plans, parts, device)
 
     def matrix(self, name: str) -> QuantizedMatrix:
-        there = {part: stored.to(self.device) for part, stored in self.parts[name].items()}
+        there = {part: stored.to(self.device, non_blocking=True) for part, stored in self.parts[name].items()}
         return read_stored(there, self.plans[name])
 
     @classmethod
@@ -52,6 +52,20 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
             plans |= layers.plans
             parts |= layers.parts
         return cls(plans, parts, device)
+
+    def moved(self, device: torch.device) -> StoredLayers:
+        """With the packed parts on the device if they fit there beside as much again, else in pinned memory; on a CPU, as they are."""
+        if device.type != "cuda":
+            return self
+        size = sum(part.nbytes for parts in self.parts.values() for part in parts.values())
+        fits = 2 * size <= _room(device)
+        return replace(
+            self,
+            parts={
+                name: {part: stored.to(device) if fits else stored.pin_memory() for part, stored in parts.items()}
+                for name, parts in self.parts.items()
+            },
+        )
 
     def with_scales(self, scales: Mapping[str, torch.Tensor]) -> StoredLayers:
         """The same codes with other scales, by name of the tensor."""
@@ -75,6 +89,14 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
         if isinstance(names, str):
             return self.plans[names], self.matrix(names)
         return [(self.plans[name], self.matrix(name)) for name in names]
+
+
+def _room(device: torch.device) -> float:
+    """Bytes that torch may still take on a GPU."""
+    index = torch.cuda.current_device()
+    allowed = torch.cuda.get_per_process_memory_fraction(index) * torch.cuda.get_device_properties(index).total_memory
+    free, _ = torch.cuda.mem_get_info(index)
+    return min(allowed - torch.cuda.memory_allocated(index), free + torch.cuda.memory_reserved(index))
 
 
 def packed(

@@ -52,7 +52,8 @@ def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
     """Make torch refuse to take more GPU memory than the user allows."""
     if device.type == "cuda" and limits.gpu is not None:
         whole = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, (limits.gpu - _CUDA_CONTEXT) / whole), device)
+        share = min(1.0, (limits.gpu - _CUDA_CONTEXT) / whole)
+        torch.cuda.set_per_process_memory_fraction(share, torch.cuda.current_device())
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,8 @@ class _PackedBlocks:
 
     @torch.no_grad()
     def put(self, model: LanguageModel, weights: CandidateWeights) -> None:
-        self._weights, self._layers = weights, StoredLayers.of(weights.layers, model.device)
+        self._weights = weights
+        self._layers = StoredLayers.of(weights.layers, model.device).moved(model.device)
         prefixes = tuple(f"{name}." for name in model.anatomy.block_names)
         for name, parameter in model.module.named_parameters():
             if not name.startswith(prefixes):
