@@ -48,7 +48,7 @@ def architecture_facts(model: LanguageModel) -> dict[str, object]:
         "key_value_heads": _key_value_heads(config, heads),
         "feed_forward": _stated(config, _FEED_FORWARD) or _last_linear_inputs(traces[0]),
         "activation": _stated(config, _ACTIVATION) or _activation_module(traces[0].module),
-        "norm": _most_common([_norm(trace) for trace in traces]),
+        "norm": _most_common([_norm(model, index, trace) for index, trace in enumerate(traces)]),
         "norm_position": _most_common([_norm_position(trace) for trace in traces]),
         "positions": _positions(model.module, config, traces),
         "vocabulary": model.vocabulary,
@@ -103,11 +103,12 @@ def _norm_position(trace: _BlockTrace) -> str:
     return "inside" if any(_is_norm(module) for module, _ in trace.ran) else "none"
 
 
-def _norm(trace: _BlockTrace) -> str:
+def _norm(model: LanguageModel, block: int, trace: _BlockTrace) -> str:
     """The kind of the norms over the block's width; norms of the queries and keys of single heads do not count."""
-    for module, inputs in trace.ran:
-        if _is_norm(module) and inputs.shape[-1] == trace.width:
-            return _norm_kind(module, inputs)
+    with model.present(block):
+        for module, inputs in trace.ran:
+            if _is_norm(module) and inputs.shape[-1] == trace.width:
+                return _norm_kind(module, inputs)
     return "none"
 
 
