@@ -52,6 +52,7 @@ def compare(
     session = Session(
         find_model(chosen.model), split, chosen.measuring(), progress or default_progress(), device,
         target, {"command": CompareOptions(model=chosen.model).command}, overwrite, recipe_of(chosen), doing,
+        chosen.allow_left_alone,
     )  # fmt: skip
     with session:
         session.announce(

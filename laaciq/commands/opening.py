@@ -36,4 +36,5 @@ def open_session(
         device=device,
         progress=progress,
         workers=workers,
+        allow_left_alone=getattr(options, "allow_left_alone", None),
     )

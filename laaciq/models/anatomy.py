@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from laaciq.errors import BrokenModel
+from laaciq.models.left_alone import is_router, why_left_alone
 
 Role = Literal["block", "embedding", "head", "other"]
 Component = Literal["attention", "feed-forward"]
@@ -68,11 +69,15 @@ class TokenMatrix:
 
 @dataclass(frozen=True)
 class TensorPart:
-    """One parameter of a model, tied ones counted once, and what it is part of."""
+    """One parameter of a model, tied ones counted once, and what it is part of. `block` is None outside the blocks. `reason` says why it is
+    not quantized; None if it can be, as a linear layer of a block or a token matrix.
+    """
 
     name: str
     shape: tuple[int, ...]
     role: Role
+    block: int | None
+    reason: str | None
 
     @property
     def count(self) -> int:
@@ -81,6 +86,8 @@ class TensorPart:
 
 @dataclass(frozen=True)
 class Anatomy:
+    """All parameters of a model are in `tensors`: those of `linears`, those of `token_matrices`, and those that are left alone."""
+
     block_names: tuple[str, ...]
     linears: tuple[LinearLayer, ...]
     tensors: tuple[TensorPart, ...]
@@ -91,6 +98,21 @@ class Anatomy:
         """All matrices that can be quantized, by name, as (outputs, inputs)."""
         linears = {linear.name: linear.matrix for linear in self.linears}
         return linears | {table.name: table.matrix for table in self.token_matrices}
+
+    @property
+    def left_alone(self) -> list[TensorPart]:
+        """The parameters that are not quantized, each with its reason."""
+        return [part for part in self.tensors if part.reason is not None]
+
+    @property
+    def left_in_blocks(self) -> list[TensorPart]:
+        """The weights of the blocks that are not quantized: without vectors, such as norms and biases."""
+        return [part for part in self.left_alone if part.block is not None and len(part.shape) > 1]
+
+    @property
+    def block_weights(self) -> int:
+        """Number of weights in the blocks, quantized or not."""
+        return self.parameter_count("block") + sum(part.count for part in self.left_in_blocks)
 
     def parameter_count(self, role: Role | None = None) -> int:
         return sum(part.count for part in self.tensors if role is None or part.role == role)
@@ -103,7 +125,7 @@ def dissect(model: nn.Module) -> Anatomy:
         LinearLayer(f"{block_path}.{path}.weight", module, index, isinstance(module, Conv1D), _component(block, path))
         for index, (block_path, block) in enumerate(blocks)
         for path, module in block.named_modules()
-        if is_linear(module)
+        if is_linear(module) and not is_router(block, path)
     ]
     if not linears:
         raise BrokenModel(
@@ -121,8 +143,17 @@ def dissect(model: nn.Module) -> Anatomy:
             return "embedding"
         return "head" if id(parameter) == head_weight else "other"
 
-    tensors = [TensorPart(name, tuple(p.shape), role(p)) for name, p in model.named_parameters()]
-    return Anatomy(tuple(path for path, _ in blocks), tuple(linears), tuple(tensors), tuple(_token_matrices(model)))
+    token_matrices = tuple(_token_matrices(model))
+    quantizable = in_blocks | {id(matrix.matrix) for matrix in token_matrices}
+    names = tuple(path for path, _ in blocks)
+
+    def part(name: str, parameter: nn.Parameter) -> TensorPart:
+        block = next((index for index, path in enumerate(names) if name.startswith(f"{path}.")), None)
+        reason = None if id(parameter) in quantizable else why_left_alone(model, name)
+        return TensorPart(name, tuple(parameter.shape), role(parameter), block, reason)
+
+    tensors = tuple(part(name, parameter) for name, parameter in model.named_parameters())
+    return Anatomy(names, tuple(linears), tensors, token_matrices)
 
 
 def is_linear(module: nn.Module) -> bool:

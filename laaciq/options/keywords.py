@@ -29,6 +29,10 @@ class _MeasureKeywords(_ReadKeywords, total=False):
     served_bound: float
 
 
+class _LeftAloneKeywords(TypedDict, total=False):
+    allow_left_alone: bool
+
+
 class _GridKeywords(TypedDict, total=False):
     bits: int
     group_size: _GroupSize
@@ -50,12 +54,14 @@ class _PlanningKeywords(TypedDict, total=False):
     runtime: Runtime
 
 
-class PlanKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False):
+class PlanKeywords(_MeasureKeywords, _LeftAloneKeywords, _CalibrationKeywords, _PlanningKeywords, total=False):
     bits: int
     group_size: _GroupSize
 
 
-class QuantizeKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False):
+class QuantizeKeywords(
+    _MeasureKeywords, _LeftAloneKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False
+):
     method: str
     plan: str | Path | None
     keep: float
@@ -84,7 +90,7 @@ class EvaluateKeywords(_MeasureKeywords, total=False):
     passages: int | None
 
 
-class CompareKeywords(_MeasureKeywords, total=False):
+class CompareKeywords(_MeasureKeywords, _LeftAloneKeywords, total=False):
     passages: int | None
     methods: Sequence[str] | None
     bits: int
@@ -92,12 +98,12 @@ class CompareKeywords(_MeasureKeywords, total=False):
     calibration_passages: int | None
 
 
-class SensitivityKeywords(_MeasureKeywords, _GridKeywords, total=False):
+class SensitivityKeywords(_MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
     passages: int | None
     part: SensitivityPart
 
 
-class SweepKeywords(_MeasureKeywords, total=False):
+class SweepKeywords(_MeasureKeywords, _LeftAloneKeywords, total=False):
     passages: int | None
     bits: Sequence[int]
     group_size: _GroupSize
@@ -106,13 +112,13 @@ class SweepKeywords(_MeasureKeywords, total=False):
     tolerance: float
 
 
-class GatewayKeywords(_MeasureKeywords, _GridKeywords, total=False):
+class GatewayKeywords(_MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
     passages: int | None
     method: str
     protect: int
 
 
-class MixtureKeywords(_MeasureKeywords, _GridKeywords, total=False):
+class MixtureKeywords(_MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
     passages: int | None
     single_language: str
     rounds: int

@@ -1,0 +1,78 @@
+"""Parameters that are not quantized: the reason for each, and how many weights of the blocks they are.
+
+Weights of a block are its matrices and convolutions. Vectors, such as norms and biases, count in the size of the model but not here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+from laaciq.errors import BadOption, LaaciqError
+
+if TYPE_CHECKING:
+    from laaciq.models.anatomy import Anatomy
+
+# Largest share of the blocks' weights that may stay in 16 bits without --allow-left-alone.
+LEFT_ALONE_LIMIT = 0.05
+_STATE_SPACE = ("mamba", "ssm", "deltanet")
+
+
+def why_left_alone(model: nn.Module, name: str) -> str:
+    """The reason why the parameter of this name is not quantized: what it is."""
+    path, _, leaf = name.rpartition(".")
+    module = model.get_submodule(path)
+    kind = type(module).__name__.lower()
+    reasons = {
+        "norm": "norm" in kind,
+        "router": is_router(model, path),
+        "convolution": isinstance(module, _ConvNd),
+        "state-space parameter": any(word in kind for word in _STATE_SPACE),
+        "bias": leaf.endswith("bias"),
+        "table of positions or types": isinstance(module, nn.Embedding),
+        "linear layer outside the blocks": isinstance(module, nn.Linear),
+        "fused experts": "experts" in kind,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), f"{leaf} of {type(module).__name__}")
+
+
+def is_router(model: nn.Module, path: str) -> bool:
+    """A router is part of a module that is called so, or has weights and no parts and stands beside the experts that it sends tokens to."""
+    parts = path.split(".") if path else []
+    within = [model.get_submodule(".".join(parts[: depth + 1])) for depth in range(len(parts))]
+    if not within or any("router" in type(module).__name__.lower() for module in within):
+        return bool(within)
+    beside = model.get_submodule(".".join(parts[:-1]))._modules
+    return "experts" in beside and parts[-1] != "experts" and not list(within[-1].children())
+
+
+def left_in_blocks(anatomy: Anatomy, *, allowed: bool) -> str | None:
+    """A sentence on the weights of the blocks that stay in 16 bits; None if there are none. Raises an error above `LEFT_ALONE_LIMIT`
+    unless that is `allowed`, and if it is allowed in vain.
+    """
+    left = anatomy.left_in_blocks
+    share = sum(part.count for part in left) / anatomy.block_weights
+    if allowed and share <= LEFT_ALONE_LIMIT:
+        raise BadOption(
+            f"--allow-left-alone has no effect here: {_percent(share)} of the block weights stay in 16 bits, and up to "
+            f"{_percent(LEFT_ALONE_LIMIT)} may; leave it out"
+        )
+    if not left:
+        return None
+    reasons: Counter[str] = Counter()
+    for part in left:
+        reasons[part.reason or ""] += part.count
+    words = ", ".join(f"{reason} {_percent(count / anatomy.block_weights)}" for reason, count in reasons.most_common())
+    if share > LEFT_ALONE_LIMIT and not allowed:
+        raise LaaciqError(
+            f"{_percent(share)} of the block weights would stay in 16 bits, because they are not in linear layers ({words}): "
+            "give --allow-left-alone if that is what you want, or use another model"
+        )
+    return f"{_percent(share)} of the block weights stay in 16 bits ({words})."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
