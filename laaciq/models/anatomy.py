@@ -7,7 +7,7 @@ A *block* is an element of an outermost `ModuleList` whose elements hold linear 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from laaciq.errors import BrokenModel
+from laaciq.models.experts import SplitExperts
 from laaciq.models.left_alone import is_router, why_left_alone
 
 Role = Literal["block", "embedding", "head", "other"]
@@ -26,7 +27,9 @@ Component = Literal["attention", "feed-forward"]
 class LinearLayer:
     """A linear layer inside a block. `name` is its weight tensor's, as in the checkpoint; `block` counts from 0.
 
-    It belongs to `attention` if it lies within a module whose class name contains that word, else to the feed-forward part.
+    It belongs to `attention` if it lies within a module whose class name contains that word, else to the feed-forward part. `expert` is its
+    number, and `experts` the path of the module that holds them, if the layer is part of one. It reads a `share` of all tokens: an expert
+    those that the router sends it, on average over experts.
     """
 
     name: str
@@ -34,6 +37,9 @@ class LinearLayer:
     block: int
     transposed: bool
     component: Component
+    experts: str | None = None
+    expert: int | None = None
+    share: float = 1.0
 
     @property
     def matrix(self) -> torch.Tensor:
@@ -122,7 +128,7 @@ def dissect(model: nn.Module) -> Anatomy:
     """Find blocks, linear layers and the role of every parameter."""
     blocks = _find_blocks(model)
     linears = [
-        LinearLayer(f"{block_path}.{path}.weight", module, index, isinstance(module, Conv1D), _component(block, path))
+        _linear_layer(block_path, block, index, path, module)
         for index, (block_path, block) in enumerate(blocks)
         for path, module in block.named_modules()
         if is_linear(module) and not is_router(block, path)
@@ -154,6 +160,19 @@ def dissect(model: nn.Module) -> Anatomy:
 
     tensors = tuple(part(name, parameter) for name, parameter in model.named_parameters())
     return Anatomy(names, tuple(linears), tensors, token_matrices)
+
+
+def _linear_layer(block_path: str, block: nn.Module, index: int, path: str, module: nn.Module) -> LinearLayer:
+    layer = LinearLayer(
+        f"{block_path}.{path}.weight", module, index, isinstance(module, Conv1D), _component(block, path)
+    )
+    parts = path.split(".")
+    for depth in range(1, len(parts) - 1):
+        around = block.get_submodule(".".join(parts[:depth]))
+        if isinstance(around, SplitExperts):
+            experts, share = ".".join([block_path, *parts[:depth]]), around.top_k / around.num_experts
+            return replace(layer, experts=experts, expert=int(parts[depth]), share=share)
+    return layer
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -17,6 +17,7 @@ from transformers.models.auto import modeling_auto
 from laaciq.errors import BadOption, BrokenModel, LaaciqError
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.checks import check_files, check_loaded, misfit
+from laaciq.models.experts import split_experts
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
@@ -99,6 +100,7 @@ def load(
             module, info = _dequantized(folder, form, config, dtype or default)
         tokenizer = read_tokenizer(folder)
     check_loaded(module, info, folder.name, hint)
+    split_experts(module)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():
         warnings.warn(f"{folder.name}: {note}", stacklevel=2)
@@ -147,7 +149,9 @@ def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
         config = read_config(folder)
         kind = _kind(config)
         with torch.device("meta"):
-            return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
+            module = _AUTO_CLASS[kind].from_config(config, **NO_CODE)
+            split_experts(module)
+            return kind, module
 
 
 def pick_device(device: str) -> torch.device:

@@ -111,7 +111,7 @@ class _Quantizing:
         if not self.planned or not most:
             return most
         tokens = self.costs.read(texts).read / sum(map(len, texts.by_language.values()))
-        return min(most, self._share(ceil(self.preset.tokens * self.costs.shape.widest / max(tokens, 1))))
+        return min(most, self._share(ceil(self.preset.tokens * self.costs.shape.most_tokens / max(tokens, 1))))
 
     @property
     def tuned(self) -> int:

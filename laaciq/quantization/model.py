@@ -14,6 +14,7 @@ from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.compensation import compensated_weights
+from laaciq.quantization.few_tokens import FewTokens, nearest_plan
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.hessian import Hessian
 from laaciq.quantization.matrices import quantize_matrices, quantize_matrix
@@ -125,9 +126,11 @@ def _block_by_block(
         # This reads all embeddings; from here on only blocks are run.
         beside = any(plan[linear.name].rounding == "compensated" for linear in linears)
         stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
+    few = FewTokens()
     for index in range(len(model.anatomy.block_names)):
         in_block = [linear for linear in linears if linear.block == index]
         moments = stream.second_moments(index, in_block)
+        few.see(in_block, moments)
         with _restored(in_block):
             rounded: dict[str, QuantizedMatrix] = {}
             for linear in in_block:
@@ -138,12 +141,17 @@ def _block_by_block(
                     linear.matrix.copy_(quantized.dequantize(tensor))
                 yield tensor, quantized
             stream.advance(index)
+    few.warn()
 
 
 def _round_shared(
     first: LinearLayer, layers: list[LinearLayer], plan: Plan, moments: dict[str, SecondMoments]
 ) -> dict[str, QuantizedMatrix]:
-    """The layer and those that read the same input, by name. Their second moments leave `moments`."""
+    """The layer and those that read the same input, by name. Their second moments leave `moments`. An expert without them is rounded to
+    nearest.
+    """
+    if first.name not in moments:
+        return {first.name: quantize_matrix(first.matrix, nearest_plan(plan[first.name]))}
     seen = moments[first.name]
     sharing = [layer for layer in layers if moments.get(layer.name) is seen]
     tensors = [plan[layer.name] for layer in sharing]

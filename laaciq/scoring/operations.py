@@ -21,11 +21,13 @@ _COMPARED, _SCORED = 40.0, 12.0
 @dataclass(frozen=True)
 class ModelShape:
     """`matrices` are (outputs, inputs) of every linear layer in the blocks, by block. `inputs` are the widths of the different inputs that the
-    layers of a block read: query, key and value share one. `attention` is the width of all heads together."""
+    layers of a block read: query, key and value share one. `shares` are the shares of tokens that the layers read: less than one for experts.
+    `attention` is the width of all heads together."""
 
     kind: Kind
     matrices: tuple[tuple[tuple[int, int], ...], ...]
     inputs: tuple[tuple[int, ...], ...]
+    shares: tuple[tuple[float, ...], ...]
     attention: int
     width: int
     vocabulary: int
@@ -42,6 +44,7 @@ class ModelShape:
             kind=kind,
             matrices=tuple(tuple(linear.shape for linear in layers) for layers in by_block),
             inputs=tuple(map(_shared_inputs, by_block)),
+            shares=tuple(tuple(linear.share for linear in layers) for layers in by_block),
             # The last projection of attention reads the outputs of all heads.
             attention=attending[-1].shape[1] if attending else 0,
             width=tokens[1],
@@ -63,6 +66,14 @@ class ModelShape:
     def widest(self) -> int:
         """Inputs of the widest layer."""
         return max(inputs for shapes in self.matrices for _, inputs in shapes)
+
+    @property
+    def most_tokens(self) -> float:
+        """Tokens of text after which every layer has read one for each of its inputs, on average over experts."""
+        layers = zip(self.matrices, self.shares, strict=True)
+        return max(
+            inputs / share for shapes, shares in layers for (_, inputs), share in zip(shapes, shares, strict=True)
+        )
 
 
 def _shared_inputs(layers: list[LinearLayer]) -> tuple[int, ...]:
@@ -127,7 +138,8 @@ def forward(shape: ModelShape, reading: Reading, *, head: bool = True) -> Work:
 def block_forward(shape: ModelShape, reading: Reading, index: int) -> Work:
     in_decoder = index >= shape.blocks - shape.decoder_blocks
     tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.tokens
-    weights = sum(outputs * inputs for outputs, inputs in shape.matrices[index])
+    shares = shape.shares[index]
+    weights = sum(o * i * share for (o, i), share in zip(shape.matrices[index], shares, strict=True))
     widest = max(inputs for _, inputs in shape.matrices[index])
     return Work(
         products=2 * weights * tokens + 4 * shape.attention * reading.squares,
