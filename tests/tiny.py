@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     PreTrainedModel,
@@ -25,6 +26,7 @@ _AUTO_CLASS = {
     "causal": AutoModelForCausalLM,
     "masked": AutoModelForMaskedLM,
     "encoder-decoder": AutoModelForSeq2SeqLM,
+    "wrapped": AutoModelForImageTextToText,
 }
 _LANGUAGES = ("eng", "swa", "hin", "rus")
 _VOCABULARY = 400
@@ -171,6 +173,8 @@ def save_model(
     tokens = {"vocab_size": len(tokenizer)} | {
         f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")
     }
+    if "text_config" in config:
+        config = config | {"text_config": tokens | config["text_config"]}
     # The caller's random stream stays where it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,7 +1,8 @@
 """The parts of a transformers model: blocks, linear layers and token matrices, detected without a table of architectures.
 
-A *block* is an element of an outermost `ModuleList` whose elements hold linear layers. A *linear layer* is an `nn.Linear` or GPT-2's
-`Conv1D`, whose weight is stored transposed; both are presented as a matrix of shape (outputs, inputs).
+A *block* is an element of an outermost `ModuleList` whose elements hold linear layers, within the language model if there are other parts. A
+*linear layer* is an `nn.Linear` or GPT-2's `Conv1D`, whose weight is stored transposed; both are presented as a matrix of shape (outputs,
+inputs).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from laaciq.errors import BrokenModel
 from laaciq.models.experts import SplitExperts
-from laaciq.models.left_alone import is_router, why_left_alone
+from laaciq.models.left_alone import is_router, language_part, part_beside, why_left_alone
 
 Role = Literal["block", "embedding", "head", "other"]
 Component = Literal["attention", "feed-forward"]
@@ -92,12 +93,15 @@ class TensorPart:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """All parameters of a model are in `tensors`: those of `linears`, those of `token_matrices`, and those that are left alone."""
+    """All parameters of a model are in `tensors`: those of `linears`, those of `token_matrices`, and those that are left alone. A checkpoint
+    also stores `buffer_bits`, of constants that are no parameters.
+    """
 
     block_names: tuple[str, ...]
     linears: tuple[LinearLayer, ...]
     tensors: tuple[TensorPart, ...]
     token_matrices: tuple[TokenMatrix, ...]
+    buffer_bits: int = 0
 
     @property
     def matrices(self) -> dict[str, torch.Tensor]:
@@ -126,7 +130,8 @@ class Anatomy:
 
 def dissect(model: nn.Module) -> Anatomy:
     """Find blocks, linear layers and the role of every parameter."""
-    blocks = _find_blocks(model)
+    language = language_part(model)
+    blocks = [(path, block) for path, block in _find_blocks(model) if path.startswith(language)]
     linears = [
         _linear_layer(block_path, block, index, path, module)
         for index, (block_path, block) in enumerate(blocks)
@@ -155,11 +160,19 @@ def dissect(model: nn.Module) -> Anatomy:
 
     def part(name: str, parameter: nn.Parameter) -> TensorPart:
         block = next((index for index, path in enumerate(names) if name.startswith(f"{path}.")), None)
-        reason = None if id(parameter) in quantizable else why_left_alone(model, name)
+        reason = None
+        if id(parameter) not in quantizable:
+            reason = why_left_alone(model, name) if name.startswith(language) else part_beside(name)
         return TensorPart(name, tuple(parameter.shape), role(parameter), block, reason)
 
     tensors = tuple(part(name, parameter) for name, parameter in model.named_parameters())
-    return Anatomy(names, tuple(linears), tensors, token_matrices)
+    return Anatomy(names, tuple(linears), tensors, token_matrices, _buffer_bits(model))
+
+
+def _buffer_bits(model: nn.Module) -> int:
+    """Floats are stored in 16 bits."""
+    stored = [value for value in model.state_dict(keep_vars=True).values() if not isinstance(value, nn.Parameter)]
+    return sum(value.numel() * (16 if value.is_floating_point() else 8 * value.element_size()) for value in stored)
 
 
 def _linear_layer(block_path: str, block: nn.Module, index: int, path: str, module: nn.Module) -> LinearLayer:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from laaciq.models.anatomy import is_linear
+from laaciq.models.left_alone import language_part
 from laaciq.models.loading import LanguageModel
 
 _FEED_FORWARD = ("intermediate_size", "ffn_dim", "d_ff", "n_inner")
@@ -41,6 +42,7 @@ def architecture_facts(model: LanguageModel) -> dict[str, object]:
     return {
         "model_type": model.module.config.model_type,
         "kind": model.kind,
+        "multimodal": bool(language_part(model.module)),
         "parameters": model.anatomy.parameter_count(),
         "blocks": len(model.anatomy.block_names),
         "width": traces[0].width,

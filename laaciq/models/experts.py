@@ -102,12 +102,14 @@ class ScoredExperts(SplitExperts):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         by_expert = hidden_states.view(self.num_experts, -1, hidden_states.shape[-1])
-        outputs = torch.zeros_like(by_expert)
-        for expert, inputs, output in zip(self, by_expert, outputs, strict=True):
+        outputs = []
+        for expert, inputs in zip(self, by_expert, strict=True):
             tokens = inputs.count_nonzero(-1).nonzero()[:, 0]
+            output = torch.zeros_like(inputs)
             if len(tokens):
-                output[tokens] = self._run(expert, inputs[tokens], tokens)
-        return outputs.view(-1, hidden_states.shape[-1])
+                output = output.index_copy(0, tokens, self._run(expert, inputs[tokens], tokens))
+            outputs.append(output)
+        return torch.cat(outputs)
 
     def _gated(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return up * self._fused[0].act_fn(gate)

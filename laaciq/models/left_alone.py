@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # Largest share of the blocks' weights that may stay in 16 bits without --allow-left-alone.
 LEFT_ALONE_LIMIT = 0.05
 _STATE_SPACE = ("mamba", "ssm", "deltanet")
+_STATE_SPACE_NAMES = ("A_log", "D", "dt_bias")
+# Words in the paths of what a model has beside its language model.
+_BESIDE = {"vision part": ("vision", "visual", "image"), "audio part": ("audio", "speech")}
 
 
 def why_left_alone(model: nn.Module, name: str) -> str:
@@ -30,13 +33,30 @@ def why_left_alone(model: nn.Module, name: str) -> str:
         "norm": "norm" in kind,
         "router": is_router(model, path),
         "convolution": isinstance(module, _ConvNd),
-        "state-space parameter": any(word in kind for word in _STATE_SPACE),
+        "state-space parameter": leaf in _STATE_SPACE_NAMES or any(word in kind for word in _STATE_SPACE),
+        "activation": "activation" in kind,
         "bias": leaf.endswith("bias"),
         "table of positions or types": isinstance(module, nn.Embedding),
         "linear layer outside the blocks": isinstance(module, nn.Linear),
         "fused experts": "experts" in kind,
     }
     return next((reason for reason, holds in reasons.items() if holds), f"{leaf} of {type(module).__name__}")
+
+
+def language_part(model: nn.Module) -> str:
+    """The path of the language model inside a model with vision or other parts: the module that holds the token embeddings. Empty for a
+    language model.
+    """
+    config = getattr(model, "config", None)
+    if config is None or config.get_text_config() is config or getattr(config, "is_encoder_decoder", False):
+        return ""
+    embeddings = model.get_input_embeddings()  # type: ignore[operator]
+    return next(path for path, module in model.named_modules() if module is embeddings).rpartition(".")[0]
+
+
+def part_beside(name: str) -> str:
+    """What a parameter outside the language model belongs to."""
+    return next((part for part, words in _BESIDE.items() if any(word in name for word in words)), "projector")
 
 
 def is_router(model: nn.Module, path: str) -> bool:

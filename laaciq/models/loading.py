@@ -28,6 +28,8 @@ _AUTO_CLASS = {
     "masked": transformers.AutoModelForMaskedLM,
     "encoder-decoder": transformers.AutoModelForSeq2SeqLM,
 }
+# A causal model with vision or other parts beside it.
+_WRAPPED = transformers.AutoModelForImageTextToText
 # In the error of transformers that does not say which tensor has another shape.
 _SHAPES_DIFFER = "ignore_mismatched_sizes"
 
@@ -88,7 +90,7 @@ def load(
         kind = _kind(config)
         default = default_dtype(place)
         if form is None:
-            module, info = _AUTO_CLASS[kind].from_pretrained(
+            module, info = auto_class(config).from_pretrained(
                 folder.path,
                 config=config,
                 dtype=dtype or default,
@@ -118,7 +120,7 @@ def _dequantized(
         if hasattr(config, name):
             delattr(config, name)
     with torch.device("meta"):
-        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, **NO_CODE)
+        skeleton = auto_class(config).from_config(config, **NO_CODE)
     weights = read_weights(folder, form, skeleton, dtype)
     # Tensors of the right type become parameters as they are: no second copy.
     module, info = type(skeleton).from_pretrained(
@@ -149,7 +151,7 @@ def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
         config = read_config(folder)
         kind = _kind(config)
         with torch.device("meta"):
-            module = _AUTO_CLASS[kind].from_config(config, **NO_CODE)
+            module = auto_class(config).from_config(config, **NO_CODE)
             split_experts(module)
             return kind, module
 
@@ -181,13 +183,25 @@ def _kind(config: Any) -> Kind:
     written_by = " ".join(config.architectures or [])
     if "MaskedLM" in written_by or "ForPreTraining" in written_by:
         return "masked"
-    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or _is_wrapped(config):
         return "causal"
     if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return "masked"
     raise BrokenModel(
         f"{config.model_type} is not a language model that can be scored: give a causal, masked or encoder-decoder model"
     )
+
+
+def auto_class(config: Any) -> Any:
+    """The class of transformers that builds the whole model."""
+    return _WRAPPED if _is_wrapped(config) else _AUTO_CLASS[_kind(config)]
+
+
+def _is_wrapped(config: Any) -> bool:
+    """True if the checkpoint was written by a class that has a language model inside, and holds its other parts too."""
+    classes = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    written_by = config.architectures or [classes.get(config.model_type)]
+    return not getattr(config, "is_encoder_decoder", False) and classes.get(config.model_type) in written_by
 
 
 @contextmanager

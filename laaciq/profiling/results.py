@@ -35,10 +35,11 @@ def unpack_floats(text: str) -> np.ndarray:
 
 
 class Architecture(StrictModel):
-    """Facts to compare models by."""
+    """Facts to compare models by. `multimodal`: the language model has vision or other parts beside it."""
 
     model_type: str
     kind: str
+    multimodal: bool = False
     parameters: int
     blocks: int
     width: int

@@ -220,7 +220,8 @@ def count_size(tensors: list[TensorPlan], anatomy: Anatomy) -> Size:
     block_bits = sum(tensor.stored_bits for tensor in in_blocks) + FULL_BITS * left_alone
     model_weights = anatomy.parameter_count()
     planned_bits = sum(tensor.stored_bits for tensor in tensors)
-    model_bits = planned_bits + FULL_BITS * (model_weights - sum(tensor.weights for tensor in tensors))
+    others = FULL_BITS * (model_weights - sum(tensor.weights for tensor in tensors))
+    model_bits = planned_bits + others + anatomy.buffer_bits
     return Size(
         block_bytes=-(-block_bits // 8),
         block_bits_per_weight=block_bits / (sum(tensor.weights for tensor in in_blocks) + left_alone),
