@@ -1,4 +1,4 @@
-"""Every family through the whole chain: profile, plan, quantize, evaluate, report, reload. None leaves weights alone in silence.
+"""Every family through the whole chain: profile, plan, quantize, evaluate, reload. None leaves weights alone in silence.
 
 It prints the table of docs/families.md.
 """
@@ -20,7 +20,7 @@ from laaciq.scoring.sequences import prepare_all
 from tests.families import FAMILIES, save_family
 from tests.tiny import passages_of
 
-# One of each kind is planned and tuned under a budget. The others are quantized by GPTQ, which plans nothing.
+# One of each kind is planned under a budget, tuned and reported on. The others are quantized by GPTQ, which plans by rules.
 PLANNED = ("Qwen3-MoE", "Llama 4 text", "Qwen3-Next", "Gemma 3 with vision")
 BYTES = {"U8": 1, "F16": 2, "BF16": 2}
 SENTENCES = ("The cat sat.", "A much longer sentence with number 42 in it.", "Привет, мир!")
@@ -60,11 +60,18 @@ class Listening(Progress):
 def test_a_family_goes_through_the_whole_chain(name, texts, table, tmp_path):
     family, heard = FAMILIES[name], Listening()
     folder = save_family(name, tmp_path / "model")
-    method = {"budget": 6.0, "tune": 1, "baseline": False} if name in PLANNED else {"method": "gptq", "group_size": 16}
-    run = laaciq.run(folder, texts=texts, served_bound=100.0, out=tmp_path / "run", progress=heard, **method)
+    common = {"texts": texts, "served_bound": 100.0, "progress": heard}
+    if name in PLANNED:
+        how, checkpoint = "planned, budget 6", tmp_path / "run/checkpoint"
+        run = laaciq.run(folder, out=tmp_path / "run", budget=6.0, tune=1, baseline=False, **common)
+        plan, evaluation = run.plan, run.evaluation
+    else:
+        how, checkpoint = "GPTQ, 4 bits, groups of 16", tmp_path / "q"
+        plan = laaciq.quantize(folder, out=checkpoint, method="gptq", group_size=16, **common).plans.first
+        evaluation = laaciq.evaluate(checkpoint, against=folder, **common)
 
     original = load(find_model(folder))
-    anatomy, plan = original.anatomy, run.plan
+    anatomy = original.anatomy
     assert anatomy.parameter_count() == sum(p.numel() for p in original.module.parameters())
     left = {part.name: part for part in anatomy.left_in_blocks}
     assert {part.reason for part in left.values()} == family.reasons
@@ -72,10 +79,9 @@ def test_a_family_goes_through_the_whole_chain(name, texts, table, tmp_path):
     assert quantized + sum(part.count for part in left.values()) == anatomy.block_weights
     assert quantized / anatomy.block_weights == pytest.approx(family.share, abs=5e-4)
     assert ("of the block weights stay in 16 bits" in heard.said[0]) == bool(left)
-    for result in run.evaluation.languages:
+    for result in evaluation.languages:
         assert result.degradation is not None and abs(result.degradation.value) < 1
 
-    checkpoint = tmp_path / "run/checkpoint"
     headers = tensor_headers(find_model(checkpoint))
     on_disk = sum(torch.Size(header.shape).numel() * BYTES[header.dtype] for header in headers.values())
     # Codes of 3 and 6 bits fill up the last byte of a part.
@@ -91,7 +97,6 @@ def test_a_family_goes_through_the_whole_chain(name, texts, table, tmp_path):
     reasons = ", ".join(sorted(family.reasons)) or "–"
     beside = {part.reason for part in anatomy.left_alone} & {"vision part", "projector"}
     assert bool(beside) == family.wrapped
-    how = f"planned, budget {method['budget']:g}" if "budget" in method else "GPTQ, 4 bits, groups of 16"
     bits = f"{plan.size.block_bits_per_weight:.2f}"
     share = f"{100 * quantized / anatomy.block_weights:.1f} %"
     table.append(f"| {' | '.join((name, share, reasons, ', '.join(sorted(beside)) or '–', how, bits))} |")

@@ -14,10 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from laaciq.errors import BrokenModel
+
 # The attribute of an expert's inputs that holds the tokens they belong to, as indices into the flat batch.
 _TOKENS = "_laaciq_tokens"
 # Its class has no mark of transformers' common interface, and another call.
 _SCORED_BEFORE = "Llama4TextExperts"
+# No model has more in one block.
+_MOST_EXPERTS = 4096
 
 
 def split_experts(model: nn.Module) -> None:
@@ -26,6 +30,10 @@ def split_experts(model: nn.Module) -> None:
     """
     for path, module in list(model.named_modules()):
         if _is_splittable(module):
+            if len(module.down_proj) > _MOST_EXPERTS:
+                raise BrokenModel(
+                    f"{path} has {len(module.down_proj)} experts: config.json is damaged; copy the model again"
+                )
             kind = ScoredExperts if _scored_before(module) else SplitExperts
             model.set_submodule(path, kind(module, _experts_per_token(model.get_submodule(path.rpartition(".")[0]))))
 

@@ -20,6 +20,7 @@ from laaciq.models.checks import check_files, check_loaded, misfit
 from laaciq.models.experts import split_experts
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
+from laaciq.models.mxfp4 import want_plain_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
@@ -89,6 +90,7 @@ def load(
         config = read_config(folder)
         kind = _kind(config)
         default = default_dtype(place)
+        is_mxfp4 = want_plain_weights(config)
         if form is None:
             module, info = auto_class(config).from_pretrained(
                 folder.path,
@@ -102,6 +104,8 @@ def load(
             module, info = _dequantized(folder, form, config, dtype or default)
         tokenizer = read_tokenizer(folder)
     check_loaded(module, info, folder.name, hint)
+    if is_mxfp4:  # transformers dequantizes experts to bfloat16, whatever the type of the others
+        module.to(module.dtype if (dtype or default) == "auto" else dtype or default)
     split_experts(module)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():

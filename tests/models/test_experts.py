@@ -1,10 +1,12 @@
 """Experts are linear layers: the same function, second moments of the tokens that the router sends, and losses as of any linear layer."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModelForCausalLM
 
@@ -187,6 +189,31 @@ def test_inputs_in_two_models_are_compared_token_by_token():
     assert same_tokens(original, inputs).tolist() == [[2.0, 3.0], [-1.0, -1.0], [4.0, 5.0]]
     assert same_tokens(None, inputs).tolist() == inputs.tolist()
     assert same_tokens(original, torch.zeros(3, 2)) is original
+
+
+def test_gpt_oss_in_mxfp4_is_dequantized(tmp_path):
+    """As it is published: blocks of 32 inputs share a power of two, and each weight is a float of 4 bits, two in a byte, low bits first."""
+    folder = save_family("gpt-oss", tmp_path)
+    tensors, random = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(0)
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inputs, outputs = tensors.pop(name).shape
+        shape = (experts, outputs, inputs // 32)
+        tensors[f"{name}_blocks"] = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8, generator=random)
+        tensors[f"{name}_scales"] = torch.randint(120, 126, shape, dtype=torch.uint8, generator=random)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "mxfp4"}}))
+    model = load(find_model(folder))
+    magnitudes = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    values = torch.cat([magnitudes, -magnitudes])
+    codes = tensors["model.layers.1.mlp.experts.gate_up_proj_blocks"][2].long()
+    scales = 2.0 ** (tensors["model.layers.1.mlp.experts.gate_up_proj_scales"][2].float() - 127)
+    weights = (values[torch.stack([codes % 16, codes // 16], -1).flatten(-2)] * scales[..., None]).flatten(1)
+    expert = model.module.model.layers[1].mlp.experts[2]
+    # Rows of gate and up alternate.
+    assert torch.equal(expert.gate_proj.weight, weights[::2])
+    assert torch.equal(expert.up_proj.weight, weights[1::2])
+    assert {parameter.dtype for parameter in model.module.parameters()} == {torch.float32}
 
 
 def test_experts_of_another_kind_stay_as_they_are():
