@@ -192,7 +192,9 @@ class _Quantizing:
             compensated = any(tensor.rounding == "compensated" for tensor in self.tensors)
             work = work + block_by_block(shape, self.calibrated, compensated=compensated)
             hidden = 4 * self.calibrated.tokens * shape.width * (2 if compensated else 1)
-            more += hidden + self.calibrated.squares + 60 * shape.widest**2
+            # Second moments of one block: few for a dense model, hundreds for one with experts.
+            moments = (8 if compensated else 4) * max(sum(width**2 for width in inputs) for inputs in shape.inputs)
+            more += hidden + self.calibrated.squares + max(60 * shape.widest**2, 30 * shape.widest**2 + moments)
         elif find_method(self.options.method).adaptive:
             work = work + second_moments(shape, self.calibrated)
             work = work + Work(products=8 * sum(o * i * i for block in shape.matrices for o, i in block))

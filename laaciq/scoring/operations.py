@@ -21,13 +21,14 @@ _COMPARED, _SCORED = 40.0, 12.0
 @dataclass(frozen=True)
 class ModelShape:
     """`matrices` are (outputs, inputs) of every linear layer in the blocks, by block. `inputs` are the widths of the different inputs that the
-    layers of a block read: query, key and value share one. `shares` are the shares of tokens that the layers read: less than one for experts.
-    `attention` is the width of all heads together."""
+    layers of a block read: query, key and value share one. `shares` and `input_shares` are the shares of tokens that they read: less than
+    one for experts. `attention` is the width of all heads together."""
 
     kind: Kind
     matrices: tuple[tuple[tuple[int, int], ...], ...]
     inputs: tuple[tuple[int, ...], ...]
     shares: tuple[tuple[float, ...], ...]
+    input_shares: tuple[tuple[float, ...], ...]
     attention: int
     width: int
     vocabulary: int
@@ -40,10 +41,12 @@ class ModelShape:
         by_block = [[linear for linear in anatomy.linears if linear.block == block] for block in blocks]
         attending = [linear for linear in anatomy.linears if linear.component == "attention"]
         tokens = max((matrix.shape for matrix in anatomy.token_matrices), default=(0, anatomy.linears[0].shape[1]))
+        shared = [_shared_inputs(layers) for layers in by_block]
         return cls(
             kind=kind,
             matrices=tuple(tuple(linear.shape for linear in layers) for layers in by_block),
-            inputs=tuple(map(_shared_inputs, by_block)),
+            inputs=tuple(tuple(width for width, _ in tensors) for tensors in shared),
+            input_shares=tuple(tuple(share for _, share in tensors) for tensors in shared),
             shares=tuple(tuple(linear.share for linear in layers) for layers in by_block),
             # The last projection of attention reads the outputs of all heads.
             attention=attending[-1].shape[1] if attending else 0,
@@ -76,18 +79,20 @@ class ModelShape:
         )
 
 
-def _shared_inputs(layers: list[LinearLayer]) -> tuple[int, ...]:
-    """Layers of one module with the same number of inputs read the same tensor. The output projection of attention reads another one; it
-    lies in the same module where that holds two layers (fused projections) or four (query, key, value, output)."""
+def _shared_inputs(layers: list[LinearLayer]) -> list[tuple[int, float]]:
+    """Widths of the inputs, and the share of tokens in each. Layers of one module with the same number of inputs read the same tensor. The
+    output projection of attention reads another one; it lies in the same module where that holds two layers (fused projections) or four
+    (query, key, value, output).
+    """
     modules: dict[str, list[LinearLayer]] = {}
     for layer in layers:
         modules.setdefault(layer.name.rsplit(".", 2)[0], []).append(layer)
-    tensors: dict[tuple[str, int, bool], None] = {}
+    tensors: dict[tuple[str, int, bool], float] = {}
     for name, members in modules.items():
         for layer in members:
             last = layer is members[-1] and layer.component == "attention" and len(members) % 2 == 0
-            tensors[name, layer.shape[1], last] = None
-    return tuple(inputs for _, inputs, _ in tensors)
+            tensors[name, layer.shape[1], last] = layer.share
+    return [(inputs, share) for (_, inputs, _), share in tensors.items()]
 
 
 @dataclass(frozen=True)
