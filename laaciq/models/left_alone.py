@@ -36,7 +36,7 @@ def why_left_alone(model: nn.Module, name: str) -> str:
         "state-space parameter": leaf in _STATE_SPACE_NAMES or any(word in kind for word in _STATE_SPACE),
         "activation": "activation" in kind,
         "bias": leaf.endswith("bias"),
-        "table of positions or types": isinstance(module, nn.Embedding),
+        "embedding table": isinstance(module, nn.Embedding),
         "linear layer outside the blocks": isinstance(module, nn.Linear),
         "fused experts": "experts" in kind,
     }

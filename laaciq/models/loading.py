@@ -203,9 +203,12 @@ def auto_class(config: Any) -> Any:
 
 def _is_wrapped(config: Any) -> bool:
     """True if the checkpoint was written by a class that has a language model inside, and holds its other parts too."""
-    classes = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-    written_by = config.architectures or [classes.get(config.model_type)]
-    return not getattr(config, "is_encoder_decoder", False) and classes.get(config.model_type) in written_by
+    known = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(config.model_type)
+    if known is None or getattr(config, "is_encoder_decoder", False):
+        return False
+    if config.architectures:
+        return known in config.architectures
+    return config.model_type not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 
 @contextmanager

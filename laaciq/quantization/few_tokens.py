@@ -35,7 +35,7 @@ class FewTokens:
         if self.layers:
             count = len({(layer.experts, layer.expert) for layer in self.layers})
             warnings.warn(
-                f"{count} of {self.experts} experts were sent too few calibration tokens, fewer than a projection has inputs (at least "
+                f"{count} of {self.experts} experts were sent fewer calibration tokens than a projection has inputs (the fewest: "
                 f"{self.fewest}): {len(self.layers)} of their projections are rounded to nearest; more calibration text avoids this",
                 stacklevel=2,
             )

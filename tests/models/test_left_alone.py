@@ -10,7 +10,7 @@ from laaciq.models.left_alone import LEFT_ALONE_LIMIT
 from laaciq.quantization.checkpoint import read_plan
 from tests.tiny import ARCHITECTURES, save_tiny
 
-REASONS = {"norm", "bias", "table of positions or types", "linear layer outside the blocks"}
+REASONS = {"norm", "bias", "embedding table", "linear layer outside the blocks"}
 GRID = {"method": "rtn", "group_size": 16}
 
 
@@ -52,7 +52,7 @@ def test_weights_left_alone_are_announced_and_counted_in_every_size(tmp_path):
     linears = sum(linear.matrix.numel() for linear in load(find_model(model)).anatomy.linears)
     left = 2 * 32 * 4
     assert f"{100 * left / (linears + left):.2g} % of the block weights stay in 16 bits" in heard.said[0]
-    assert "(table of positions or types" in heard.said[0]
+    assert "(embedding table" in heard.said[0]
     # 4 bits and a scale of 16 bits for 16 weights.
     assert read_plan(tmp_path / "q").size.block_bits_per_weight == (5 * linears + 16 * left) / (linears + left)
     planned = laaciq.plan(model, budget=5.0, languages=["eng", "swa"], served_bound=100.0, progress=heard)
