@@ -142,6 +142,26 @@ FAMILIES: dict[str, Family] = {
         0.956,
         frozenset({"convolution"}),
     ),
+    # Its experts have no gate.
+    "Nemotron-H": Family(
+        "nemotron_h",
+        {
+            "layers_block_type": ["mamba", "moe"],
+            "n_routed_experts": 4,
+            "moe_intermediate_size": 32,
+            "moe_shared_expert_intermediate_size": 32,
+            "n_group": 1,
+            "topk_group": 1,
+            "mamba_num_heads": 4,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 8,
+            "n_groups": 1,
+            "chunk_size": 16,
+            **_EXPERTS,
+        },
+        0.974,
+        _ROUTER | {"convolution"},
+    ),
     "Gemma 3 with vision": Family(
         "gemma3",
         {

@@ -71,7 +71,10 @@ def _trace(model: LanguageModel) -> list[_BlockTrace]:
             if _is_norm(part) or (not list(part.children()) and list(part.parameters())):
                 hooks.append(part.register_forward_hook(_note_part(trace)))
     tokens = torch.arange(_PROBE_TOKENS, device=model.device).remainder(model.vocabulary)[None]
-    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    inputs: dict[str, Any] = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    # Hybrids have caches of their own kinds.
+    if model.kind != "masked":
+        inputs["use_cache"] = False
     if model.kind == "encoder-decoder":
         inputs["decoder_input_ids"] = tokens
     try:
