@@ -158,9 +158,8 @@ class Session:
         """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice, or if too
         many weights of the blocks would not be quantized.
         """
-        if self.allow_left_alone is not None:
-            left = left_in_blocks(self.costs.model.anatomy, allowed=self.allow_left_alone)
-            sentence = sentence if left is None else f"{sentence} {left}"
+        left = self.left_alone()
+        sentence = sentence if left is None else f"{sentence} {left}"
         cost = total(stages)
         workers, each = self.reserve_workers()
         require_memory(cost, self.place, beside=[each] * workers if self.workers.here else [])
@@ -168,6 +167,14 @@ class Session:
         if workers:
             takes += f" in one process; {workers} workers share in it, with {each.memory} more each"
         self.progress.say(f"{sentence} {takes}; existing results are not computed again.")
+
+    def left_alone(self) -> str | None:
+        """A sentence on the weights of the blocks that will not be quantized; None if there are none, or if nothing is quantized. Raises an
+        error if they are too many.
+        """
+        if self.allow_left_alone is None:
+            return None
+        return left_in_blocks(self.costs.model.anatomy, allowed=self.allow_left_alone)
 
     def reserve_workers(self, stages: Sequence[StageCost] | None = None) -> tuple[int, Cost]:
         """Prepare workers with the memory of these stages; by default, for loading and measuring. Once. Returns their number, 0 if there are

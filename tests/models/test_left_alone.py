@@ -66,7 +66,8 @@ def test_many_weights_left_alone_are_refused_unless_allowed(tmp_path):
         laaciq.quantize(model, out=out, progress=heard, **GRID)
     assert heard.said == []
     assert not out.exists()
-    for verb, options in {"sweep": {"bits": (4,)}, "compare": {"methods": ["rtn"], "out": tmp_path / "c"}}.items():
+    more = {"sweep": {"bits": (4,)}, "compare": {"methods": ["rtn"], "out": tmp_path / "c"}, "gateway": {}, "plan": {}}
+    for verb, options in (more | {"sensitivity": {}, "mixture": {}, "run": {"out": tmp_path / "r"}}).items():
         with pytest.raises(LaaciqError, match="--allow-left-alone"):
             getattr(laaciq, verb)(model, languages=["eng"], served_bound=100.0, **options)
     laaciq.quantize(model, out=out, allow_left_alone=True, progress=heard, **GRID)
