@@ -41,9 +41,12 @@ def table(request):
     rows = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
     yield rows
     plugins = request.config.pluginmanager
+    terminal = plugins.getplugin("terminalreporter")
+    if terminal is None:  # one of several processes, each with some of the families
+        return
     with plugins.getplugin("capturemanager").global_and_fixture_disabled():
         for row in ("", *rows):
-            plugins.getplugin("terminalreporter").write_line(row)
+            terminal.write_line(row)
 
 
 class Listening(Progress):

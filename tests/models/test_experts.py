@@ -17,6 +17,7 @@ from laaciq.models.experts import SplitExperts, same_tokens, split_experts
 from laaciq.models.safetensors_files import tensor_headers
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
+from laaciq.planning.screening import screen_profile
 from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.routing import language_routings
@@ -24,6 +25,8 @@ from laaciq.quantization import Calibration
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.second_moments import second_moments
+from laaciq.report.profile_plots import profile_figures
+from laaciq.report.profile_report import profile_html
 from laaciq.trials.quantized_copy import copy_of
 from tests.families import FAMILIES, save_family
 
@@ -111,6 +114,9 @@ def test_routing_shares_are_part_of_the_profile(model, texts):
     routings = language_routings(profile)
     assert [r.distance for r in routings] == sorted((r.distance for r in routings), reverse=True)
     assert all(0 < r.distance < 1 for r in routings)
+    assert "routing" in profile_figures(profile)
+    page = profile_html(profile, screen_profile(profile, bits=4), [])
+    assert "Experts by language" in page and routings[0].most_used in page
     # Start tokens do not count in a profile, but in second moments: the shares are close to those of all tokens.
     _, counts = plain_moments(copy_of(model), some, dict.fromkeys(some.languages, 1 / 3))
     for row, result in zip(counts, profile.languages, strict=True):
