@@ -20,8 +20,8 @@ from laaciq.models.checks import check_files, check_loaded, misfit
 from laaciq.models.experts import split_experts
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
-from laaciq.models.mxfp4 import want_plain_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
+from laaciq.models.plain_weights import want_plain_weights
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -90,7 +90,7 @@ def load(
         config = read_config(folder)
         kind = _kind(config)
         default = default_dtype(place)
-        is_mxfp4 = want_plain_weights(config)
+        dequantized = want_plain_weights(config)
         if form is None:
             module, info = auto_class(config).from_pretrained(
                 folder.path,
@@ -104,7 +104,7 @@ def load(
             module, info = _dequantized(folder, form, config, dtype or default)
         tokenizer = read_tokenizer(folder)
     check_loaded(module, info, folder.name, hint)
-    if is_mxfp4:  # transformers dequantizes experts to bfloat16, whatever the type of the others
+    if dequantized:  # to bfloat16, whatever the type of the others
         module.to(module.dtype if (dtype or default) == "auto" else dtype or default)
     split_experts(module)
     module.eval().requires_grad_(False)

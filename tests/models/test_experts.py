@@ -2,6 +2,7 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import laaciq
 from laaciq.corpus import read_split
 from laaciq.models import find_model, load
 from laaciq.models.experts import SplitExperts, same_tokens, split_experts
+from laaciq.models.plain_weights import want_plain_weights
 from laaciq.models.safetensors_files import tensor_headers
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
@@ -218,6 +220,14 @@ def test_gpt_oss_in_mxfp4_is_dequantized(tmp_path):
     assert torch.equal(expert.gate_proj.weight, weights[::2])
     assert torch.equal(expert.up_proj.weight, weights[1::2])
     assert {parameter.dtype for parameter in model.module.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("method", "asked"), [("mxfp4", True), ("fp8", True), ("gptq", False), (None, False)])
+def test_small_floats_are_dequantized_on_every_device(method, asked):
+    """Without a GPU transformers would do so anyway."""
+    config = SimpleNamespace(quantization_config=method and {"quant_method": method})
+    assert want_plain_weights(config) == asked
+    assert bool(config.quantization_config and config.quantization_config.get("dequantize")) == asked
 
 
 def test_experts_of_another_kind_stay_as_they_are():
