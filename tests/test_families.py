@@ -99,7 +99,7 @@ def test_a_family_goes_through_the_whole_chain(name, texts, table, tmp_path):
 
     reasons = ", ".join(sorted(family.reasons)) or "–"
     beside = {part.reason for part in anatomy.left_alone} & {"vision part", "projector"}
-    assert bool(beside) == family.wrapped
+    assert bool(beside) == family.wrapped == ("Beside the language model" in heard.said[0])
     bits = f"{plan.size.block_bits_per_weight:.2f}"
     share = f"{100 * quantized / anatomy.block_weights:.1f} %"
     table.append(f"| {' | '.join((name, share, reasons, ', '.join(sorted(beside)) or '–', how, bits))} |")

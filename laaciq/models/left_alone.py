@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LEFT_ALONE_LIMIT = 0.05
 _STATE_SPACE = ("mamba", "ssm", "deltanet")
 _STATE_SPACE_NAMES = ("A_log", "D", "dt_bias")
+_PROJECTOR = "projector"
 # Words in the paths of what a model has beside its language model.
 _BESIDE = {"vision part": ("vision", "visual", "image"), "audio part": ("audio", "speech")}
 
@@ -56,7 +57,7 @@ def language_part(model: nn.Module) -> str:
 
 def part_beside(name: str) -> str:
     """What a parameter outside the language model belongs to."""
-    return next((part for part, words in _BESIDE.items() if any(word in name for word in words)), "projector")
+    return next((part for part, words in _BESIDE.items() if any(word in name for word in words)), _PROJECTOR)
 
 
 def is_router(model: nn.Module, path: str) -> bool:
@@ -69,10 +70,23 @@ def is_router(model: nn.Module, path: str) -> bool:
     return "experts" in beside and parts[-1] != "experts" and not list(within[-1].children())
 
 
-def left_in_blocks(anatomy: Anatomy, *, allowed: bool) -> str | None:
-    """A sentence on the weights of the blocks that stay in 16 bits; None if there are none. Raises an error above `LEFT_ALONE_LIMIT`
-    unless that is `allowed`, and if it is allowed in vain.
+def announced_left_alone(anatomy: Anatomy, *, allowed: bool) -> str | None:
+    """Sentences on what is not quantized: weights of the blocks, and parts beside the language model; None if there are neither. Raises an
+    error if too many weights of the blocks are not, unless that is `allowed`, and if it is allowed in vain.
     """
+    sentences = [_left_in_blocks(anatomy, allowed), _left_beside(anatomy)]
+    return " ".join(filter(None, sentences)) or None
+
+
+def _left_beside(anatomy: Anatomy) -> str | None:
+    parts = [part for part in anatomy.left_alone if part.reason in (*_BESIDE, _PROJECTOR)]
+    if not parts:
+        return None
+    kinds = ", ".join(dict.fromkeys(part.reason or "" for part in parts))
+    return f"Beside the language model, {sum(part.count for part in parts) / 1e6:.3g} M parameters stay in 16 bits ({kinds})."
+
+
+def _left_in_blocks(anatomy: Anatomy, allowed: bool) -> str | None:
     left = anatomy.left_in_blocks
     share = sum(part.count for part in left) / anatomy.block_weights
     if allowed and share <= LEFT_ALONE_LIMIT:

@@ -18,7 +18,7 @@ from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
 from laaciq.engine.workers import Pending, Task, ThisProcess, Workers
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
-from laaciq.models.left_alone import left_in_blocks
+from laaciq.models.left_alone import announced_left_alone
 from laaciq.models.loading import default_dtype, device_kind, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
@@ -169,12 +169,12 @@ class Session:
         self.progress.say(f"{sentence} {takes}; existing results are not computed again.")
 
     def left_alone(self) -> str | None:
-        """A sentence on the weights of the blocks that will not be quantized; None if there are none, or if nothing is quantized. Raises an
-        error if they are too many.
+        """Sentences on weights that will not be quantized; None if there are none, or if nothing is quantized. Raises an error if too many
+        weights of the blocks will not.
         """
         if self.allow_left_alone is None:
             return None
-        return left_in_blocks(self.costs.model.anatomy, allowed=self.allow_left_alone)
+        return announced_left_alone(self.costs.model.anatomy, allowed=self.allow_left_alone)
 
     def reserve_workers(self, stages: Sequence[StageCost] | None = None) -> tuple[int, Cost]:
         """Prepare workers with the memory of these stages; by default, for loading and measuring. Once. Returns their number, 0 if there are
