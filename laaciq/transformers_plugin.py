@@ -47,17 +47,23 @@ class LaaciqQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(
         self, model: Any, checkpoint_files: list[str] | None = None, **kwargs: Any
     ) -> None:
+        from laaciq.models.experts import split_experts
         from laaciq.models.safetensors_files import headers_of
         from laaciq.quantization.checkpoint import replace_layers
         from laaciq.quantization.checkpoint_checks import check_headers
 
         section = self._section()
+        split_experts(model)
         replace_layers(model, section.plan, section.brain_floats)
         if checkpoint_files:
             headers = headers_of(map(Path, checkpoint_files))
             parameters = [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
             # transformers reports what is missing, and knows what is tied.
             check_headers(headers, section.plan, set(section.brain_floats), parameters, complete=False)
+
+    def update_weight_conversions(self, weight_conversions: list[Any], model: Any) -> list[Any]:
+        """None: tensors are stored under the names of the model's modules. Those of transformers would fuse experts."""
+        return []
 
     def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
         from laaciq.quantization.checkpoint import check_layers

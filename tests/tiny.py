@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     PreTrainedModel,
@@ -25,6 +26,7 @@ _AUTO_CLASS = {
     "causal": AutoModelForCausalLM,
     "masked": AutoModelForMaskedLM,
     "encoder-decoder": AutoModelForSeq2SeqLM,
+    "wrapped": AutoModelForImageTextToText,
 }
 _LANGUAGES = ("eng", "swa", "hin", "rus")
 _VOCABULARY = 400
@@ -150,22 +152,35 @@ def save_tiny(
 ) -> Path:
     """Write a complete checkpoint that the Auto classes load; overrides bear the architecture's own names."""
     recipe = _RECIPES[architecture]
-    tokenizer = _tokenizer(architecture)
-    config = AutoConfig.for_model(
-        recipe.model_type or architecture,
-        **{
-            "vocab_size": len(tokenizer),
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
-            **recipe.config,
-            **config_overrides,
-        },
+    config = recipe.config | config_overrides
+    return save_model(
+        recipe.model_type or architecture, folder, config, like=architecture, kind=recipe.kind, seed=seed, dtype=dtype
     )
+
+
+def save_model(
+    model_type: str,
+    folder: Path,
+    config: dict[str, Any],
+    *,
+    like: str = "llama",
+    kind: str = "causal",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Path:
+    """A model of any type, with the tokenizer of an architecture above."""
+    tokenizer = _tokenizer(like)
+    tokens = {"vocab_size": len(tokenizer)} | {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")
+    }
+    if "text_config" in config:
+        config = config | {"text_config": tokens | config["text_config"]}
     # The caller's random stream stays where it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = _AUTO_CLASS[recipe.kind].from_config(config, dtype=torch.float32)
+        model = _AUTO_CLASS[kind].from_config(
+            AutoConfig.for_model(model_type, **{**tokens, **config}), dtype=torch.float32
+        )
         _roughen(model)
     # Cast last: one seed gives one model, rounded.
     model.to(dtype).save_pretrained(folder)
@@ -179,7 +194,7 @@ def _roughen(model: PreTrainedModel) -> None:
     for parameter in model.parameters():
         if parameter.ndim > 1:
             # Blocks as strong as the embeddings would wash the token out of bert's post-norm stream: all positions alike.
-            parameter.normal_(std=0.25 if model.config.vocab_size in parameter.shape else 0.15)
+            parameter.normal_(std=0.25 if model.config.get_text_config().vocab_size in parameter.shape else 0.15)
         else:
             # Fresh biases are all 0 and norms all 1: a test would not notice that one was lost.
             parameter.add_(torch.randn_like(parameter), alpha=0.1)

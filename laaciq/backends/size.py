@@ -8,8 +8,9 @@ from laaciq.options import FULL_BITS
 
 
 def bits_per_weight(result: BackendResult, anatomy: Anatomy) -> tuple[float, float]:
-    """Of the linear layers of the blocks, and of the whole model."""
+    """Of the weights of the blocks, and of the whole model."""
     in_blocks = {linear.name: linear.matrix.numel() for linear in anatomy.linears}
+    in_blocks |= {part.name: part.count for part in anatomy.left_in_blocks}
     block_bits = sum(result.bits.get(name, FULL_BITS * count) for name, count in in_blocks.items())
     others = {part.name: part.count for part in anatomy.tensors if part.name not in in_blocks}
     model_bits = block_bits + sum(result.bits.get(name, FULL_BITS * count) for name, count in others.items())

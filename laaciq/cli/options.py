@@ -35,7 +35,7 @@ _PANELS = {
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
         *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),
-        *("separate", "format", "fold"),
+        *("separate", "allow_left_alone", "format", "fold"),
     ),
     "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "runtime", "table_overhead"),
     "Calibration": (

@@ -59,8 +59,21 @@ def survey(as_json: shared.AsJson = False, device: shared.Device = "auto", **giv
 
 
 def profile_tables(result: Profile) -> RenderableType:
-    """Tables by block and by language."""
-    return Group(_block_table(result), _language_table(result))
+    """Tables by block and by language; and of the experts that languages use, if there are any."""
+    tables = [_block_table(result), _language_table(result)]
+    return Group(*tables, *([_routing_table(result)] if result.languages[0].routing else []))
+
+
+def _routing_table(result: Profile) -> Table:
+    from laaciq.profiling.routing import language_routings
+
+    table = Table(title="Experts by language", title_justify="left", box=None, pad_edge=False)
+    for heading in ("lang", "unlike the mean", "without a token", "most different"):
+        table.add_column(heading, justify="left" if heading == "lang" else "right", no_wrap=True)
+    for routing in language_routings(result):
+        shares = (f"{100 * routing.distance:.1f} %", f"{100 * routing.idle:.1f} %")
+        table.add_row(routing.language, *shares, routing.most_used)
+    return table
 
 
 def _block_table(result: Profile) -> Table:

@@ -44,6 +44,7 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
     session = Session(
         find_model(chosen.model), split, chosen.measuring(), settings.progress or default_progress(), settings.device,
         target, {"command": CompareOptions(model=chosen.model).command}, settings.overwrite, recipe_of(chosen), workers,
+        allow_left_alone=chosen.allow_left_alone,
     )  # fmt: skip
     with session:
         session.announce(

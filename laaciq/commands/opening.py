@@ -40,6 +40,7 @@ def open_session(
         progress=settings.progress,
         workers=make_workers(settings.workers, settings.ray),
         limits=settings.limits,
+        allow_left_alone=getattr(options, "allow_left_alone", None),
     )
 
 

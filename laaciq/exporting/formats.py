@@ -16,6 +16,7 @@ from laaciq.engine.files import write_text
 from laaciq.exporting import gptq, pack_quantized
 from laaciq.exporting.carrying import CarriedMatrix, Layout, beside_codes, carry, fit
 from laaciq.exporting.gguf_format import GgufFormat
+from laaciq.exporting.hub_names import hub_names
 from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import CheckpointSource
 from laaciq.exporting.vllm import check_rules
@@ -89,8 +90,10 @@ class PackedFormat:
         in_full = {misfit.tensor for misfit in misfits if misfit.folded_to == "16 bits"}
         carried = {plan.name: plan for plan in source.plan.tensors if plan.quantized and plan.name not in in_full}
         layouts = {name: layout for name, plan in carried.items() if (layout := self._fit(plan)) is not None}
-        by_layer = {name.removesuffix(".weight"): layout for name, layout in layouts.items()}
-        left = [name.removesuffix(".weight") for name in source.linears if name not in layouts]
+        renamed = hub_names(source.config.get("model_type"))
+        by_layer = {renamed(name.removesuffix(".weight")): layout for name, layout in layouts.items()}
+        left = [renamed(name.removesuffix(".weight")) for name in source.linears if name not in layouts]
+        left += map(renamed, source.left_alone)
         config = self.configure(by_layer, left)
         write_shards(self._tensors(source, layouts, config), folder)
         _write_config(source, config, folder)
@@ -104,15 +107,16 @@ class PackedFormat:
     def _tensors(
         self, source: CheckpointSource, layouts: Mapping[str, Layout], config: Mapping[str, Any]
     ) -> Iterator[tuple[str, torch.Tensor]]:
+        renamed = hub_names(source.config.get("model_type"))
         for name, stored in stream_checkpoint(source.folder, source.plan):
             if not isinstance(stored, QuantizedMatrix):
-                yield name, stored
+                yield renamed(name), stored
             elif name in layouts:
                 matrix = carry(stored, source.plan[name], layouts[name])
                 for part, tensor in self.pack(matrix, config).items():
-                    yield f"{name.removesuffix('.weight')}.{part}", tensor
+                    yield f"{renamed(name.removesuffix('.weight'))}.{part}", tensor
             else:
-                yield name, folded(stored, source, name)
+                yield renamed(name), folded(stored, source, name)
 
 
 def folded(matrix: QuantizedMatrix, source: CheckpointSource, name: str) -> torch.Tensor:

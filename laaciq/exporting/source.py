@@ -14,16 +14,21 @@ from laaciq.models.loading import Kind, outline
 from laaciq.quantization.checkpoint import WEIGHTS_FILE, check_checkpoint, is_checkpoint, read_plan, read_section
 from laaciq.quantization.plan import Plan
 
+_LEFT_ALONE = ("router", "vision part", "audio part", "projector")
+
 
 @dataclass(frozen=True)
 class CheckpointSource:
-    """`linears` are the linear layers of the blocks by the name of their weight, `brain_floats` the tensors stored in bfloat16."""
+    """`linears` are the linear layers of the blocks by the name of their weight, `left_alone` the names of other layers that readers might take
+    for quantized ones: routers, and what stands beside the language model. `brain_floats` are the tensors stored in bfloat16.
+    """
 
     folder: Path
     plan: Plan
     config: dict[str, Any]
     kind: Kind
     linears: dict[str, LinearLayer]
+    left_alone: tuple[str, ...]
     brain_floats: frozenset[str]
 
     @property
@@ -44,7 +49,13 @@ def read_source(checkpoint: str | Path) -> CheckpointSource:
     config.pop(WEIGHTS_FILE, None)
     plan, linears = read_plan(folder), {linear.name: linear for linear in anatomy.linears}
     check_checkpoint(folder, plan, anatomy)
-    return CheckpointSource(folder, plan, config, kind, linears, frozenset(read_section(folder).brain_floats))
+    left_alone = tuple(
+        part.name.removesuffix(".weight")
+        for part in anatomy.left_alone
+        if part.reason in _LEFT_ALONE and len(part.shape) == 2 and part.name.endswith(".weight")
+    )
+    brain_floats = frozenset(read_section(folder).brain_floats)
+    return CheckpointSource(folder, plan, config, kind, linears, left_alone, brain_floats)
 
 
 def weight_bytes(folder: Path) -> int:

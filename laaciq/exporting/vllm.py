@@ -25,7 +25,7 @@ def check_rules(layouts: Mapping[str, Layout], left: Iterable[str]) -> list[Rule
             broken_by=breaking(lambda layout: layout.group_size is None or layout.group_size in VLLM_GROUPS),
         ),
         Rule(rule="no zero points in 8 bits", broken_by=breaking(lambda layout: layout.symmetric or layout.bits != 8)),
-        Rule(rule="layers that it fuses stored alike (q, k, v; gate, up)", broken_by=_unlike(layouts, left)),
+        Rule(rule="layers that it fuses stored alike (q, k, v; gate, up; experts)", broken_by=_unlike(layouts, left)),
     ]
 
 

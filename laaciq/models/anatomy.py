@@ -1,13 +1,14 @@
 """The parts of a transformers model: blocks, linear layers and token matrices, detected without a table of architectures.
 
-A *block* is an element of an outermost `ModuleList` whose elements hold linear layers. A *linear layer* is an `nn.Linear` or GPT-2's
-`Conv1D`, whose weight is stored transposed; both are presented as a matrix of shape (outputs, inputs).
+A *block* is an element of an outermost `ModuleList` whose elements hold linear layers, within the language model if there are other parts. A
+*linear layer* is an `nn.Linear` or GPT-2's `Conv1D`, whose weight is stored transposed; both are presented as a matrix of shape (outputs,
+inputs).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,6 +17,8 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from laaciq.errors import BrokenModel
+from laaciq.models.experts import SplitExperts
+from laaciq.models.left_alone import is_router, language_part, part_beside, why_left_alone
 
 Role = Literal["block", "embedding", "head", "other"]
 Component = Literal["attention", "feed-forward"]
@@ -25,7 +28,9 @@ Component = Literal["attention", "feed-forward"]
 class LinearLayer:
     """A linear layer inside a block. `name` is its weight tensor's, as in the checkpoint; `block` counts from 0.
 
-    It belongs to `attention` if it lies within a module whose class name contains that word, else to the feed-forward part.
+    It belongs to `attention` if it lies within a module whose class name contains that word, else to the feed-forward part. `expert` is its
+    number, and `experts` the path of the module that holds them, if the layer is part of one. It reads a `share` of all tokens: an expert
+    those that the router sends it, on average over experts.
     """
 
     name: str
@@ -33,6 +38,9 @@ class LinearLayer:
     block: int
     transposed: bool
     component: Component
+    experts: str | None = None
+    expert: int | None = None
+    share: float = 1.0
 
     @property
     def matrix(self) -> torch.Tensor:
@@ -68,11 +76,15 @@ class TokenMatrix:
 
 @dataclass(frozen=True)
 class TensorPart:
-    """One parameter of a model, tied ones counted once, and what it is part of."""
+    """One parameter of a model, tied ones counted once, and what it is part of. `block` is None outside the blocks. `reason` says why it is
+    not quantized; None if it can be, as a linear layer of a block or a token matrix.
+    """
 
     name: str
     shape: tuple[int, ...]
     role: Role
+    block: int | None
+    reason: str | None
 
     @property
     def count(self) -> int:
@@ -81,10 +93,15 @@ class TensorPart:
 
 @dataclass(frozen=True)
 class Anatomy:
+    """All parameters of a model are in `tensors`: those of `linears`, those of `token_matrices`, and those that are left alone. A checkpoint
+    also stores `buffer_bits`, of constants that are no parameters.
+    """
+
     block_names: tuple[str, ...]
     linears: tuple[LinearLayer, ...]
     tensors: tuple[TensorPart, ...]
     token_matrices: tuple[TokenMatrix, ...]
+    buffer_bits: int = 0
 
     @property
     def all_matrices(self) -> tuple[LinearLayer | TokenMatrix, ...]:
@@ -96,18 +113,34 @@ class Anatomy:
         """Their present weights, by name, as (outputs, inputs)."""
         return {layer.name: layer.matrix for layer in self.all_matrices}
 
+    @property
+    def left_alone(self) -> list[TensorPart]:
+        """The parameters that are not quantized, each with its reason."""
+        return [part for part in self.tensors if part.reason is not None]
+
+    @property
+    def left_in_blocks(self) -> list[TensorPart]:
+        """The weights of the blocks that are not quantized: without vectors, such as norms and biases."""
+        return [part for part in self.left_alone if part.block is not None and len(part.shape) > 1]
+
+    @property
+    def block_weights(self) -> int:
+        """Number of weights in the blocks, quantized or not."""
+        return self.parameter_count("block") + sum(part.count for part in self.left_in_blocks)
+
     def parameter_count(self, role: Role | None = None) -> int:
         return sum(part.count for part in self.tensors if role is None or part.role == role)
 
 
 def dissect(model: nn.Module) -> Anatomy:
     """Find blocks, linear layers and the role of every parameter."""
-    blocks = _find_blocks(model)
+    language = language_part(model)
+    blocks = [(path, block) for path, block in _find_blocks(model) if path.startswith(language)]
     linears = [
-        LinearLayer(f"{block_path}.{path}.weight", module, index, isinstance(module, Conv1D), _component(block, path))
+        _linear_layer(block_path, block, index, path, module)
         for index, (block_path, block) in enumerate(blocks)
         for path, module in block.named_modules()
-        if is_linear(module)
+        if is_linear(module) and not is_router(block, path)
     ]
     if not linears:
         raise BrokenModel(
@@ -125,8 +158,38 @@ def dissect(model: nn.Module) -> Anatomy:
             return "embedding"
         return "head" if id(parameter) == head_weight else "other"
 
-    tensors = [TensorPart(name, tuple(p.shape), role(p)) for name, p in model.named_parameters()]
-    return Anatomy(tuple(path for path, _ in blocks), tuple(linears), tuple(tensors), tuple(_token_matrices(model)))
+    token_matrices = tuple(_token_matrices(model))
+    quantizable = in_blocks | {id(matrix.matrix) for matrix in token_matrices}
+    names = tuple(path for path, _ in blocks)
+
+    def part(name: str, parameter: nn.Parameter) -> TensorPart:
+        block = next((index for index, path in enumerate(names) if name.startswith(f"{path}.")), None)
+        reason = None
+        if id(parameter) not in quantizable:
+            reason = why_left_alone(model, name) if name.startswith(language) else part_beside(name)
+        return TensorPart(name, tuple(parameter.shape), role(parameter), block, reason)
+
+    tensors = tuple(part(name, parameter) for name, parameter in model.named_parameters())
+    return Anatomy(names, tuple(linears), tensors, token_matrices, _buffer_bits(model))
+
+
+def _buffer_bits(model: nn.Module) -> int:
+    """Floats are stored in 16 bits."""
+    stored = [value for value in model.state_dict(keep_vars=True).values() if not isinstance(value, nn.Parameter)]
+    return sum(value.numel() * (16 if value.is_floating_point() else 8 * value.element_size()) for value in stored)
+
+
+def _linear_layer(block_path: str, block: nn.Module, index: int, path: str, module: nn.Module) -> LinearLayer:
+    layer = LinearLayer(
+        f"{block_path}.{path}.weight", module, index, isinstance(module, Conv1D), _component(block, path)
+    )
+    parts = path.split(".")
+    for depth in range(1, len(parts) - 1):
+        around = block.get_submodule(".".join(parts[:depth]))
+        if isinstance(around, SplitExperts):
+            experts, share = ".".join([block_path, *parts[:depth]]), around.top_k / around.num_experts
+            return replace(layer, experts=experts, expert=int(parts[depth]), share=share)
+    return layer
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from laaciq.models.anatomy import is_linear
+from laaciq.models.left_alone import language_part
 from laaciq.models.loading import LanguageModel
 
 _FEED_FORWARD = ("intermediate_size", "ffn_dim", "d_ff", "n_inner")
@@ -41,6 +42,7 @@ def architecture_facts(model: LanguageModel) -> dict[str, object]:
     return {
         "model_type": model.module.config.model_type,
         "kind": model.kind,
+        "multimodal": bool(language_part(model.module)),
         "parameters": model.anatomy.parameter_count(),
         "blocks": len(model.anatomy.block_names),
         "width": traces[0].width,
@@ -69,7 +71,10 @@ def _trace(model: LanguageModel) -> list[_BlockTrace]:
             if _is_norm(part) or (not list(part.children()) and list(part.parameters())):
                 hooks.append(part.register_forward_hook(_note_part(trace)))
     tokens = torch.arange(_PROBE_TOKENS, device=model.device).remainder(model.vocabulary)[None]
-    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    inputs: dict[str, Any] = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    # Hybrids have caches of their own kinds.
+    if model.kind != "masked":
+        inputs["use_cache"] = False
     if model.kind == "encoder-decoder":
         inputs["decoder_input_ids"] = tokens
     try:

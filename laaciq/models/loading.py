@@ -17,10 +17,12 @@ from transformers.models.auto import modeling_auto
 from laaciq.errors import BadOption, BrokenModel, LaaciqError
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.checks import check_files, check_loaded, misfit
+from laaciq.models.experts import split_experts
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
 from laaciq.models.offloading import OffloadedBlocks, hollow_copy, place_blocks, tensor_bytes
+from laaciq.models.plain_weights import want_plain_weights
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 _AUTO_CLASS = {
@@ -28,6 +30,8 @@ _AUTO_CLASS = {
     "masked": transformers.AutoModelForMaskedLM,
     "encoder-decoder": transformers.AutoModelForSeq2SeqLM,
 }
+# A causal model with vision or other parts beside it.
+_WRAPPED = transformers.AutoModelForImageTextToText
 # In the error of transformers that does not say which tensor has another shape.
 _SHAPES_DIFFER = "ignore_mismatched_sizes"
 
@@ -114,8 +118,9 @@ def load(
         computing = dtype or default_dtype(place)
         # As it is stored, so that weights that are not needed yet stay in their files; they are converted when they are fetched.
         read_as = "auto" if most_bytes is not None else computing
+        dequantized = want_plain_weights(config)
         if form is None:
-            module, info = _AUTO_CLASS[kind].from_pretrained(
+            module, info = auto_class(config).from_pretrained(
                 folder.path,
                 config=config,
                 dtype=read_as,
@@ -127,6 +132,9 @@ def load(
             module, info = _dequantized(folder, form, config, computing)
         tokenizer = read_tokenizer(folder)
     check_loaded(module, info, folder.name, hint)
+    if dequantized:  # to bfloat16, whatever the type of the others
+        module.to(module.dtype if computing == "auto" else computing)
+    split_experts(module)
     module.eval().requires_grad_(False)
     for note in form.notes if form else ():
         warnings.warn(f"{folder.name}: {note}", stacklevel=2)
@@ -151,7 +159,7 @@ def _dequantized(
         if hasattr(config, name):
             delattr(config, name)
     with torch.device("meta"):
-        skeleton = _AUTO_CLASS[_kind(config)].from_config(config, **NO_CODE)
+        skeleton = auto_class(config).from_config(config, **NO_CODE)
     weights = read_weights(folder, form, skeleton, dtype)
     # Tensors of the right type become parameters as they are: no second copy.
     module, info = type(skeleton).from_pretrained(
@@ -182,7 +190,9 @@ def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
         config = read_config(folder)
         kind = _kind(config)
         with torch.device("meta"):
-            return kind, _AUTO_CLASS[kind].from_config(config, **NO_CODE)
+            module = auto_class(config).from_config(config, **NO_CODE)
+            split_experts(module)
+            return kind, module
 
 
 def pick_device(device: str) -> torch.device:
@@ -212,13 +222,28 @@ def _kind(config: Any) -> Kind:
     written_by = " ".join(config.architectures or [])
     if "MaskedLM" in written_by or "ForPreTraining" in written_by:
         return "masked"
-    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or _is_wrapped(config):
         return "causal"
     if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return "masked"
     raise BrokenModel(
         f"{config.model_type} is not a language model that can be scored: give a causal, masked or encoder-decoder model"
     )
+
+
+def auto_class(config: Any) -> Any:
+    """The class of transformers that builds the whole model."""
+    return _WRAPPED if _is_wrapped(config) else _AUTO_CLASS[_kind(config)]
+
+
+def _is_wrapped(config: Any) -> bool:
+    """True if the checkpoint was written by a class that has a language model inside, and holds its other parts too."""
+    known = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(config.model_type)
+    if known is None or getattr(config, "is_encoder_decoder", False):
+        return False
+    if config.architectures:
+        return known in config.architectures
+    return config.model_type not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 
 @contextmanager

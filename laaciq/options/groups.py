@@ -76,6 +76,17 @@ class MeasuredModelOptions(MeasureOptions, TextOptions, ModelOptions):
         return self.group(MeasureOptions)
 
 
+class LeftAloneOptions(Options):
+    """Weights that cannot be quantized. They do not affect the others."""
+
+    undecisive: ClassVar[frozenset[str]] = frozenset({"allow_left_alone"})
+
+    allow_left_alone: bool = Field(
+        default=False,
+        description="Go on even if more than 5 % of the blocks' weights stay in 16 bits, because they are not in linear layers.",
+    )
+
+
 class _BitsOption(Options):
     bits: Bits = Field(default=4, description="Bits per code: 2, 3, 4, 6 or 8.")
 

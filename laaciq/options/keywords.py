@@ -53,6 +53,10 @@ class _MeasureKeywords(_ReadKeywords, total=False):
     served_bound: float
 
 
+class _LeftAloneKeywords(TypedDict, total=False):
+    allow_left_alone: bool
+
+
 class _GridKeywords(TypedDict, total=False):
     bits: int
     group_size: _GroupSize
@@ -75,13 +79,21 @@ class _PlanningKeywords(TypedDict, total=False):
 
 
 class PlanKeywords(
-    _BoundedKeywords, _SessionKeywords, _MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, total=False
+    _BoundedKeywords,
+    _SessionKeywords,
+    _MeasureKeywords,
+    _LeftAloneKeywords,
+    _CalibrationKeywords,
+    _PlanningKeywords,
+    total=False,
 ):
     bits: int
     group_size: _GroupSize
 
 
-class _WeightKeywords(_MeasureKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False):
+class _WeightKeywords(
+    _MeasureKeywords, _LeftAloneKeywords, _CalibrationKeywords, _PlanningKeywords, _GridKeywords, total=False
+):
     method: str
     plan: str | Path | None
     keep: float
@@ -114,7 +126,7 @@ class EvaluateKeywords(_SessionKeywords, _MeasureKeywords, total=False):
     passages: int | None
 
 
-class CompareKeywords(_StudyKeywords, _MeasureKeywords, total=False):
+class CompareKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
     passages: int | None
     methods: Sequence[str] | None
     bits: int
@@ -122,12 +134,14 @@ class CompareKeywords(_StudyKeywords, _MeasureKeywords, total=False):
     calibration_passages: int | None
 
 
-class SensitivityKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
+class SensitivityKeywords(
+    _BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False
+):
     passages: int | None
     part: SensitivityPart
 
 
-class SweepKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, total=False):
+class SweepKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
     passages: int | None
     bits: Sequence[int]
     group_size: _GroupSize
@@ -136,13 +150,13 @@ class SweepKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, total=Fa
     tolerance: float
 
 
-class GatewayKeywords(_StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
+class GatewayKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
     passages: int | None
     method: str
     protect: int
 
 
-class MixtureKeywords(_StudyKeywords, _MeasureKeywords, _GridKeywords, total=False):
+class MixtureKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
     passages: int | None
     single_language: str
     rounds: int

@@ -10,6 +10,7 @@ from laaciq.errors import BadOption
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import (
     GridOptions,
+    LeftAloneOptions,
     MeasuredModelOptions,
     MeasureOptions,
     PassageOptions,
@@ -28,7 +29,7 @@ from laaciq.options.weights import (
 )
 
 
-class QuantizeOptions(WeightOptions, MeasuredModelOptions):
+class QuantizeOptions(WeightOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq quantize`."""
 
     verb: ClassVar[str] = "quantize"
@@ -49,7 +50,7 @@ class QuantizeOptions(WeightOptions, MeasuredModelOptions):
         return self.group(WeightOptions)
 
 
-class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
+class RunOptions(PassageOptions, WeightOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq run`."""
 
     verb: ClassVar[str] = "run"
@@ -95,7 +96,7 @@ class RunOptions(PassageOptions, WeightOptions, MeasuredModelOptions):
         return words, frozenset(GridOptions.model_fields) | {"method"}
 
 
-class PlanOptions(PlanningOptions, CalibrationOptions, SizeOptions, MeasuredModelOptions):
+class PlanOptions(PlanningOptions, CalibrationOptions, SizeOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq plan`: those that method 'planned' reads."""
 
     verb: ClassVar[str] = "plan"
@@ -122,12 +123,12 @@ class EvaluateOptions(PassageOptions, MeasureOptions, TextOptions):
         return self.group(MeasureOptions)
 
 
-class CompareOptions(PassageOptions, MeasuredModelOptions):
+class CompareOptions(PassageOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq compare`. Methods add rows to one folder, so they are not part of its name."""
 
     verb: ClassVar[str] = "compare"
     shares_work: ClassVar[bool] = True
-    undecisive: ClassVar[frozenset[str]] = frozenset({"methods"})
+    undecisive: ClassVar[frozenset[str]] = LeftAloneOptions.undecisive | {"methods"}
 
     methods: tuple[str, ...] | None = Field(
         default=None,

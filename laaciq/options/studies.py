@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, field_validator
 
 from laaciq.errors import BadOption
-from laaciq.options.groups import GridOptions, MeasuredModelOptions, PassageOptions, ScaleOptions
+from laaciq.options.groups import GridOptions, LeftAloneOptions, MeasuredModelOptions, PassageOptions, ScaleOptions
 from laaciq.options.methods import METHODS, find_method
 from laaciq.options.values import BITS, Bits, Languages, SensitivityPart
 
 
-class SensitivityOptions(GridOptions, PassageOptions, MeasuredModelOptions):
+class SensitivityOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq sensitivity`."""
 
     verb: ClassVar[str] = "sensitivity"
@@ -40,7 +40,7 @@ TextFreeMethod = Annotated[str, AfterValidator(_reads_no_text)]
 _TEXT_FREE = "Quantization method, one that needs no calibration text: rtn, mse or aciq."
 
 
-class SweepOptions(ScaleOptions, PassageOptions, MeasuredModelOptions):
+class SweepOptions(ScaleOptions, PassageOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq sweep`."""
 
     verb: ClassVar[str] = "sweep"
@@ -63,7 +63,7 @@ class SweepOptions(ScaleOptions, PassageOptions, MeasuredModelOptions):
         return tuple(sorted(set(bits)))
 
 
-class GatewayOptions(GridOptions, PassageOptions, MeasuredModelOptions):
+class GatewayOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq gateway`."""
 
     verb: ClassVar[str] = "gateway"
@@ -73,7 +73,7 @@ class GatewayOptions(GridOptions, PassageOptions, MeasuredModelOptions):
     protect: int = Field(default=3, ge=1, description="Number of blocks to keep in 16 bits.")
 
 
-class MixtureOptions(GridOptions, PassageOptions, MeasuredModelOptions):
+class MixtureOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq mixture`."""
 
     verb: ClassVar[str] = "mixture"

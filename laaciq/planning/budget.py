@@ -48,12 +48,13 @@ def _size(number: float) -> str:
 def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPlan]) -> Budget:
     """The budget for `tensors`, all that a plan may quantize: --budget, or the size of the symmetric grid of --bits and --group-size.
 
-    For the whole model, everything that a plan does not quantize counts in 16 bits.
+    What a plan does not quantize counts in 16 bits: weights of the blocks, and for the whole model everything.
     """
     in_blocks = [tensor for tensor in tensors if not tensor.used_by]
     planned = sum(tensor.weights for tensor in tensors)
     whole = options.budget_for == "model"
-    weights = anatomy.parameter_count() if whole else planned
+    left_alone = sum(part.count for part in anatomy.left_in_blocks)
+    weights = anatomy.parameter_count() if whole else planned + left_alone
     fixed = FULL_BITS * (weights - planned)
     if options.budget is not None:
         return Budget(int(options.budget * weights) - fixed, weights, fixed, _size(options.budget))

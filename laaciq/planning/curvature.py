@@ -112,6 +112,7 @@ class _GradientSquares:
 
     def add(self, sequence: ScoredSequence) -> None:
         self._calls.clear()
+        self._gradients.clear()
         self._embedded.clear()
         self._forward = True
         loss = target_losses(self.model, [sequence]).sum()

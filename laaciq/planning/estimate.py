@@ -112,7 +112,7 @@ class _Quantizing:
         if not self.planned or not most:
             return most
         tokens = self.costs.read(texts).read / sum(map(len, texts.by_language.values()))
-        return min(most, self._share(ceil(self.preset.tokens * self.costs.shape.widest / max(tokens, 1))))
+        return min(most, self._share(ceil(self.preset.tokens * self.costs.shape.most_tokens / max(tokens, 1))))
 
     @property
     def tuned(self) -> int:
@@ -197,7 +197,9 @@ class _Quantizing:
             compensated = any(tensor.rounding == "compensated" for tensor in self.tensors)
             work = work + block_by_block(shape, self.calibrated, compensated=compensated)
             hidden = number_bytes(costs.device) * self.calibrated.tokens * shape.width * (2 if compensated else 1)
-            more += hidden + 60 * shape.widest**2
+            # Second moments of one block: few for a dense model, hundreds for one with experts.
+            moments = (8 if compensated else 4) * max(sum(width**2 for width in inputs) for inputs in shape.inputs)
+            more += hidden + max(60 * shape.widest**2, 30 * shape.widest**2 + moments)
         elif find_method(self.options.method).adaptive:
             work = work + second_moments(shape, self.calibrated)
             work = work + Work(products=8 * sum(o * i * i for block in shape.matrices for o, i in block))

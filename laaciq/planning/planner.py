@@ -101,9 +101,11 @@ class Planner:
 
     @cached_property
     def calibration_passages(self) -> int:
-        """Calibration passages per language. With fewer tokens than inputs, second moments are unknown in most directions."""
+        """Calibration passages per language. With fewer tokens than inputs, second moments are unknown in most directions; an expert reads a
+        share of them.
+        """
         model = self.session.original
-        widest = max(linear.shape[1] for linear in model.anatomy.linears)
+        widest = max(linear.shape[1] / linear.share for linear in model.anatomy.linears)
         sample = [text for passages in self.calibration.texts.spread(4).by_language.values() for text in passages.texts]
         tokens = sum(map(len, model.tokenizer(sample, add_special_tokens=False)["input_ids"])) / len(sample)
         return self.share(ceil(self.preset.tokens * widest / max(tokens, 1)))

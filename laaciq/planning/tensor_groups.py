@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from laaciq.errors import BadOption
@@ -10,8 +11,10 @@ from laaciq.options import Runtime
 from laaciq.planning.search_space import StorageFormat, TensorGroup
 from laaciq.quantization.plan import TensorPlan
 
-# vLLM fuses these projections of a block into one matrix; they must be stored alike. By the last part of a layer's name.
+# vLLM fuses these projections of a block into one matrix; they must be stored alike. By the last part of a layer's name. It also fuses all
+# experts of a block.
 _FUSED = [{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}]
+_EXPERT = re.compile(r"^(.*\.experts)\.\d+\.")
 VLLM_GROUPS = (32, 64, 128)
 
 
@@ -68,6 +71,8 @@ def _vllm_loads(plan: TensorPlan) -> bool:
 
 def fused_name(name: str) -> str:
     """A name that is the same for all layers that vLLM fuses into one."""
+    if expert := _EXPERT.match(name):
+        return expert[1]
     path, _, last = name.removesuffix(".weight").rpartition(".")
     together = next((sorted(names) for names in _FUSED if last in names), [last])
     return f"{path}.{'+'.join(together)}"

@@ -15,7 +15,9 @@ import numpy as np
 import torch
 
 from laaciq.corpus import Passages
+from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
+from laaciq.models.experts import routed_tokens
 from laaciq.options import MeasureOptions
 from laaciq.profiling.redundancy import FoldedMoments
 from laaciq.scoring.likelihood import batch_tokens, batches, padded_width, target_losses
@@ -102,6 +104,12 @@ class _Collector:
         self.blocks = model.blocks
         self.in_encoder = blocks_in_encoder(model)
         self.activations = Activations()
+        # An expert may read no token of a language.
+        for linear in model.anatomy.linears:
+            if linear.expert is not None:
+                self.activations.input_square_sums[linear.name] = np.zeros(linear.shape[1])
+                self.activations.output_norm_sums[linear.name] = 0.0
+                self.activations.linear_tokens[linear.name] = 0
         self.passages = passages
         self.states: dict[int, torch.Tensor] = {}
         self.last_input: tuple[torch.Tensor, np.ndarray, int] | None = None
@@ -214,11 +222,18 @@ def read_masks(model: LanguageModel, sequences: list[ScoredSequence]) -> dict[bo
 
 
 def mask_for(entering: torch.Tensor, masks: dict[bool, torch.Tensor], in_encoder: bool) -> torch.Tensor:
-    """The mask in `masks` for a linear layer's input. Cross-attention in a decoder reads the encoder's tokens."""
-    mask = masks[in_encoder]
-    if mask.numel() != entering[..., 0].numel():
-        mask = masks[not in_encoder]
-    return mask.reshape(-1).float()
+    """The mask in `masks` for a linear layer's input. Cross-attention in a decoder reads the encoder's tokens, and an expert those that the
+    router sends it.
+    """
+    if (tokens := routed_tokens(entering)) is not None:
+        return masks[in_encoder].reshape(-1)[tokens].float()
+    sizes = {side: mask.numel() for side, mask in masks.items()}
+    side = in_encoder if sizes[in_encoder] == entering[..., 0].numel() else not in_encoder
+    if sizes.get(side) != entering[..., 0].numel():
+        raise BrokenModel(
+            "a linear layer of this model reads some tokens of a text, and which ones is unknown: experts of this kind are not supported"
+        )
+    return masks[side].reshape(-1).float()
 
 
 def _mask(positions: Sequence[Sequence[int]], rows: list[list[int]], device: torch.device) -> torch.Tensor:

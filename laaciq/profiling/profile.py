@@ -28,6 +28,7 @@ from laaciq.profiling.results import (
     Profile,
     pack_floats,
 )
+from laaciq.profiling.routing import routing_shares
 from laaciq.profiling.superweights import super_weights
 from laaciq.profiling.tokenization import tokenization
 from laaciq.profiling.weights import WeightStatistics, pooled_moments, scan_weights, tensor_statistics
@@ -180,7 +181,8 @@ class _Reader:
         fractions = norms / norms.sum()
         outlier = np.array([block.outlier for block in self.blocks])
         kurtosis = np.array([block.kurtosis for block in self.blocks])
-        means = {name: sums / activations.linear_tokens[name] for name, sums in activations.input_square_sums.items()}
+        read = {name: max(tokens, 1) for name, tokens in activations.linear_tokens.items()}
+        means = {name: sums / read[name] for name, sums in activations.input_square_sums.items()}
         code = passages.language.code
         return LanguageActivations(
             language=code,
@@ -193,9 +195,7 @@ class _Reader:
             fractions=fractions.tolist(),
             outlier_fraction=float(fractions[outlier].sum()),
             effective_kurtosis=float(fractions @ kurtosis),
-            component_norms={
-                name: total / activations.linear_tokens[name] for name, total in activations.output_norm_sums.items()
-            },
+            component_norms={name: total / read[name] for name, total in activations.output_norm_sums.items()},
             input_moments={name: pack_floats(mean) for name, mean in means.items()},
             effective_weights={name: self._columns(name).effective(mean) for name, mean in means.items()},
             sink_share=activations.sinks / activations.tokens,
@@ -204,6 +204,7 @@ class _Reader:
             if activations.last_block is not None
             else None,
             exposure_tokens=self.exposure.get(code),
+            routing=routing_shares(self.model.anatomy, activations.linear_tokens),
         )
 
     def _columns(self, name: str) -> ColumnSums:

@@ -35,10 +35,11 @@ def unpack_floats(text: str) -> np.ndarray:
 
 
 class Architecture(StrictModel):
-    """Facts to compare models by."""
+    """Facts to compare models by. `multimodal`: the language model has vision or other parts beside it."""
 
     model_type: str
     kind: str
+    multimodal: bool = False
     parameters: int
     blocks: int
     width: int
@@ -101,7 +102,8 @@ class LanguageActivations(StrictModel):
     linear layer, `input_moments` the mean square of each of its inputs (float32 in base64: as decimals
     they would fill 20 MB). `sink_share` is the share of positions that are attention sinks,
     `sink_norms` their mean norm by block (None where there are none). `spectral_redundancy` is the last block's;
-    `predictive_redundancy` that of the profile's `predictive_blocks`, if requested.
+    `predictive_redundancy` that of the profile's `predictive_blocks`, if requested. `routing` holds, for each mixture of experts by its path,
+    the share of the language's tokens that goes to each expert; the shares sum to one.
     """
 
     language: str
@@ -120,6 +122,7 @@ class LanguageActivations(StrictModel):
     spectral_redundancy: SpectralRedundancy | None
     predictive_redundancy: float | None = None
     exposure_tokens: int | None
+    routing: dict[str, list[float]] = Field(default_factory=dict)
 
     @field_validator("input_moments")
     @classmethod
@@ -190,5 +193,5 @@ class Profile(Displayed, StrictModel):
         """A pandas table with one row per language, without the long lists."""
         from laaciq.frames import flat_frame
 
-        long = {"component_norms", "input_moments", "effective_weights"}
+        long = {"component_norms", "input_moments", "effective_weights", "routing"}
         return flat_frame([result.model_dump(exclude=long) for result in self.languages])

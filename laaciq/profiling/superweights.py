@@ -25,7 +25,9 @@ def super_weights(model: LanguageModel, text: str) -> list[SuperWeight]:
     candidates: list[SuperWeight] = []
     handles = [linear.module.register_forward_hook(_hook(linear, candidates)) for linear in _last_projections(model)]
     ids = model.tokenizer(text, return_tensors="pt", truncation=True, max_length=model.longest or 512)["input_ids"]
-    arguments = {"input_ids": ids.to(model.device)}
+    arguments: dict[str, Any] = {"input_ids": ids.to(model.device)}
+    if model.kind != "masked":
+        arguments["use_cache"] = False
     if model.kind == "encoder-decoder":
         arguments["decoder_input_ids"] = arguments["input_ids"]
     try:
@@ -37,12 +39,14 @@ def super_weights(model: LanguageModel, text: str) -> list[SuperWeight]:
 
 
 def _last_projections(model: LanguageModel) -> list[LinearLayer]:
-    """For every block the feed-forward layer that writes to the residual stream: the last layer with the block's width."""
+    """For every block the feed-forward layer that writes to the residual stream, the last layer with the block's width; and that of every
+    expert.
+    """
     width = model.module.get_input_embeddings().weight.shape[1]
-    last: dict[int, LinearLayer] = {}
+    last: dict[tuple[int, int | None], LinearLayer] = {}
     for linear in model.anatomy.linears:
         if linear.component == "feed-forward" and linear.shape[0] == width:
-            last[linear.block] = linear
+            last[linear.block, linear.expert] = linear
     return list(last.values())
 
 

@@ -13,6 +13,7 @@ import torch
 
 from laaciq.engine.fast_products import fast_products
 from laaciq.models import LanguageModel, LinearLayer
+from laaciq.models.experts import same_tokens
 from laaciq.profiling.activations import blocks_in_encoder, mask_for, prepare_whole
 from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.second_moments import (
@@ -86,7 +87,7 @@ class BlockStream:
                 seen: dict[str, torch.Tensor] = originals,
             ) -> None:
                 by_token = mask_for(inputs, weights, self.in_encoder[index])
-                sums.add(layer, inputs, by_token, seen.get(layer.name))
+                sums.add(layer, inputs, by_token, same_tokens(seen.get(layer.name), inputs) if seen else None)
 
             if beside:
                 with watched(layers, note):

@@ -49,5 +49,7 @@ class Calibration:
             raise BadOption("this method needs a profile of the model: profile it on the same texts first")
         chosen = [self.profile[code] for code in languages]
         squares = np.stack([activations.input_mean_squares(tensor) for activations in chosen])
+        if not squares.any():  # an expert that no token was sent to: all inputs count alike
+            squares = np.ones_like(squares)
         relative = torch.tensor(squares / np.maximum(squares.mean(1, keepdims=True), 1e-30), dtype=torch.float32)
         return TensorCalibration(relative.to(device), float(np.mean([a.effective_kurtosis for a in chosen])))

@@ -25,6 +25,7 @@ from laaciq.errors import BrokenModel
 from laaciq.models import Anatomy, LanguageModel, ModelFolder, stream_tensors
 from laaciq.models.anatomy import is_linear
 from laaciq.models.configuration import CONFIG, read_configuration
+from laaciq.models.processors import processor_files
 from laaciq.models.safetensors_files import tensor_headers
 from laaciq.options import CHECKPOINT_METHOD
 from laaciq.quantization.calibration import Calibration
@@ -81,6 +82,8 @@ def write_checkpoint(
         model, {"quant_method": CHECKPOINT_METHOD, "plan": plan.model_dump(), "brain_floats": brain_floats}, folder
     )
     model.tokenizer.save_pretrained(folder)
+    for name, text in processor_files(model.folder).items():
+        write_text(folder / name, text)
     write_text(folder / PLAN, plan.model_dump_json(indent=1))
 
 

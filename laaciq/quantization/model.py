@@ -15,6 +15,7 @@ from laaciq.models import LanguageModel, LinearLayer, TokenMatrix
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration, TensorCalibration
 from laaciq.quantization.compensation import compensated_weights
+from laaciq.quantization.few_tokens import FewTokens, nearest_plan
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.hessian import Hessian
 from laaciq.quantization.matrices import quantize_matrices, quantize_matrix
@@ -120,10 +121,19 @@ def _parts(
                 )
                 quantized = quantize_matrix(linear.matrix, tensor, known)
                 if by_table:
-                    seen = [moments[linear.name].moments for moments in by_table]
-                    tables = [refit_scales(linear.matrix, quantized, tensor, moments) for moments in seen]
+                    tables = [
+                        refit_scales(linear.matrix, quantized, tensor, _moments(linear, moments))
+                        for moments in by_table
+                    ]
                     quantized = replace(quantized, tables=torch.stack(tables))
                 yield [(tensor, quantized)]
+
+
+def _moments(linear: LinearLayer, by_layer: dict[str, SecondMoments]) -> torch.Tensor:
+    """Zero for an expert that no token is sent to."""
+    if linear.name in by_layer:
+        return by_layer[linear.name].moments
+    return torch.zeros(linear.shape[1], linear.shape[1], device=linear.matrix.device)
 
 
 def _equal(languages: list[str]) -> dict[str, float]:
@@ -154,12 +164,13 @@ def _block_by_block(
         # This reads all embeddings; from here on only blocks are run.
         beside = any(plan[linear.name].rounding == "compensated" for layers in by_block for linear in layers)
         stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
+    few = FewTokens()
     for index, in_block in enumerate(by_block):
         tensors = [plan[linear.name] for linear in in_block]
         with model.present(index), _restored(in_block):
             part: Layers | None = None if kept is None else kept.block(index, tensors, model.device)
             if part is None:
-                rounded = dict(_round_block(stream, index, in_block, plan))
+                rounded = _round_block(stream, index, in_block, plan, few)
                 part = [(tensor, rounded[tensor.name]) for tensor in tensors]
             else:
                 stream.advance_original(index)
@@ -169,16 +180,20 @@ def _block_by_block(
                 part = kept.keep(index, StoredLayers.of(part, model.device))
             yield part
             stream.advance(index)
+    few.warn()
 
 
 def _round_block(
-    stream: BlockStream, index: int, layers: list[LinearLayer], plan: Plan
-) -> Iterator[tuple[str, QuantizedMatrix]]:
-    """The layers of a block by name, those that read the same input together."""
+    stream: BlockStream, index: int, layers: list[LinearLayer], plan: Plan, few: FewTokens
+) -> dict[str, QuantizedMatrix]:
+    """The layers of a block by name. Those that read the same input are rounded together."""
     moments = stream.second_moments(index, layers)
+    few.see(layers, moments)
+    rounded: dict[str, QuantizedMatrix] = {}
     for linear in layers:
-        if linear.name in moments:
-            yield from _round_shared(linear, layers, plan, moments).items()
+        if linear.name not in rounded:
+            rounded |= _round_shared(linear, layers, plan, moments)
+    return rounded
 
 
 @torch.no_grad()
@@ -189,7 +204,11 @@ def _put(layer: LinearLayer | TokenMatrix, quantized: QuantizedMatrix, plan: Ten
 def _round_shared(
     first: LinearLayer, layers: list[LinearLayer], plan: Plan, moments: dict[str, SecondMoments]
 ) -> dict[str, QuantizedMatrix]:
-    """The layer and those that read the same input, by name. Their second moments leave `moments`."""
+    """The layer and those that read the same input, by name. Their second moments leave `moments`. An expert without them is rounded to
+    nearest.
+    """
+    if first.name not in moments:
+        return {first.name: quantize_matrix(first.matrix, nearest_plan(plan[first.name]))}
     seen = moments[first.name]
     sharing = [layer for layer in layers if moments.get(layer.name) is seen]
     tensors = [plan[layer.name] for layer in sharing]

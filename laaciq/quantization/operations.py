@@ -106,9 +106,11 @@ def _moments(shape: ModelShape, reading: Reading, index: int, matrices: int) -> 
     tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.read
     inputs = shape.inputs[index]
     squares = sum(width**2 for width in inputs)
+    shares = list(zip(inputs, shape.input_shares[index], strict=True))
     return Work(
-        products=2 * matrices * tokens * squares,
-        elements=4 * matrices * tokens * sum(inputs) + 3 * matrices * squares * reading.batches,
+        products=2 * matrices * tokens * sum(share * width**2 for width, share in shares),
+        elements=4 * matrices * tokens * sum(share * width for width, share in shares)
+        + 3 * matrices * squares * reading.batches,
         calls=15 * len(inputs) * reading.batches,
     )
 

@@ -106,7 +106,9 @@ class TensorPlan(StrictModel):
 
 
 class Size(StrictModel):
-    """Complete size. `block_bits_per_weight` is over the linear layers of the blocks, `model_bits_per_weight` over everything."""
+    """Complete size. `block_bits_per_weight` is over the weights of the blocks, also those that are not quantized, but without vectors such
+    as norms and biases; `model_bits_per_weight` is over everything.
+    """
 
     block_bytes: int
     block_bits_per_weight: float
@@ -214,14 +216,15 @@ class PlanSet(StrictModel):
 
 def count_size(tensors: list[TensorPlan], anatomy: Anatomy) -> Size:
     in_blocks = [tensor for tensor in tensors if not tensor.used_by]
-    block_weights = sum(tensor.weights for tensor in in_blocks)
-    block_bits = sum(tensor.stored_bits for tensor in in_blocks)
+    left_alone = sum(part.count for part in anatomy.left_in_blocks)
+    block_bits = sum(tensor.stored_bits for tensor in in_blocks) + FULL_BITS * left_alone
     model_weights = anatomy.parameter_count()
     planned_bits = sum(tensor.stored_bits for tensor in tensors)
-    model_bits = planned_bits + FULL_BITS * (model_weights - sum(tensor.weights for tensor in tensors))
+    others = FULL_BITS * (model_weights - sum(tensor.weights for tensor in tensors))
+    model_bits = planned_bits + others + anatomy.buffer_bits
     return Size(
         block_bytes=-(-block_bits // 8),
-        block_bits_per_weight=block_bits / block_weights,
+        block_bits_per_weight=block_bits / (sum(tensor.weights for tensor in in_blocks) + left_alone),
         model_bytes=-(-model_bits // 8),
         model_bits_per_weight=model_bits / model_weights,
         original_model_bytes=model_weights * FULL_BITS // 8,

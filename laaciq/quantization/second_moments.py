@@ -22,15 +22,16 @@ TokenWeights = dict[bool, torch.Tensor]
 @dataclass(frozen=True)
 class SecondMoments:
     """Second moments of a layer's inputs. `moments` is E[x̂x̂ᵀ] of the present inputs; `cross` is E[xx̂ᵀ] with x the inputs in the
-    original, None if both are the same or the original is not run.
+    original, None if both are the same or the original is not run. `tokens` is their number.
     """
 
     moments: torch.Tensor
     cross: torch.Tensor | None = None
+    tokens: int = 0
 
     def __add__(self, other: SecondMoments) -> SecondMoments:
         both = None if self.cross is None or other.cross is None else self.cross + other.cross
-        return SecondMoments(self.moments + other.moments, both)
+        return SecondMoments(self.moments + other.moments, both, self.tokens + other.tokens)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class MomentSums:
         if last is None or last.inputs is not inputs:
             rows = _weighted(inputs, weights)
             cross = None if original is None else _weighted(original, weights).T @ rows
-            moments = SecondMoments(rows.T @ rows, cross)
+            moments = SecondMoments(rows.T @ rows, cross, len(rows))
             last = self._last = _Addition(inputs, moments, before, _sum(before, moments))
         self.by_layer[layer.name] = last.after if before is last.before else _sum(before, last.moments)
 

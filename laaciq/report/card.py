@@ -89,7 +89,8 @@ def model_card(contents: CardContents, head: ModelCardData) -> str:
 
 def _loading(contents: CardContents) -> list[str]:
     plan, names = contents.plans.first, [name for name in contents.plans.plans if name]
-    auto = _CLASSES[contents.profile.architecture.kind]
+    facts = contents.profile.architecture
+    auto = "AutoModelForImageTextToText" if facts.multimodal else _CLASSES[facts.kind]
     folder = f", subfolder={python_text(names[0])}" if names else ""
     loaded = f"{python_text(contents.name)}{folder}"
     lines = [

@@ -29,7 +29,7 @@ HEADS = (
     "left alone",
 )
 FOOT = (
-    "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the linear layers of the blocks, "
+    "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the weights of the blocks, "
     "and over the whole model. D is the relative increase in perplexity; the interval is that of the largest D of any language. Disparity is "
     "max D − min D; * is within the noise floor."
 )
@@ -132,7 +132,7 @@ def size_figure(comparison: Comparison) -> Figure:
         )  # fmt: skip
     axes.set_yscale("log")
     label_plainly(axes.yaxis)
-    axes.set_xlabel("bits per weight, linear layers of the blocks")
+    axes.set_xlabel("bits per weight in the blocks")
     axes.set_ylabel("ΔNLL of the worst-off language, nats per token")
     legend_below(figure)
     return figure

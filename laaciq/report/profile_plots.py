@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from laaciq.evaluation.results import Evaluation
 from laaciq.profiling.results import Profile
+from laaciq.profiling.routing import block_of, language_routings
 from laaciq.report.figures import BLUE, GREY, VERMILION, label_plainly, new_figure, styled
 
 CAPTIONS = {
@@ -16,18 +17,19 @@ CAPTIONS = {
     "Blocks marked * are outlier blocks.",
     "kurtosis": "Excess kurtosis κ of each block, pooled over its weights. Outlier blocks are orange; a dash is the largest κ of "
     "one of its tensors.",
+    "routing": "Share of a language's tokens that the router sends to each expert, in percentage points from the mean over languages. Lines "
+    "separate blocks, and the most different language is at the top.",
     "top-shares": "Share of a tensor's magnitude that its largest weights hold, one line per tensor.",
 }
 KURTOSIS_CAPTION = "Effective kurtosis κ_eff against degradation D with 95 % intervals, one dot per language."
 
 
 def profile_figures(profile: Profile) -> dict[str, Figure]:
-    """By name, as in `CAPTIONS`."""
-    return {
-        "fractions": fraction_heat_map(profile),
-        "kurtosis": kurtosis_by_block(profile),
-        "top-shares": top_share_curves(profile),
-    }
+    """By name, as in `CAPTIONS`. The routing is plotted if the model has experts."""
+    figures = {"fractions": fraction_heat_map(profile)}
+    if profile.languages[0].routing:
+        figures["routing"] = routing_heat_map(profile)
+    return figures | {"kurtosis": kurtosis_by_block(profile), "top-shares": top_share_curves(profile)}
 
 
 @styled
@@ -43,6 +45,27 @@ def fraction_heat_map(profile: Profile) -> Figure:
     image = axes.imshow(deviation, cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto")
     axes.set_yticks(range(len(ordered)), [r.language for r in ordered], fontsize=8)
     axes.set_xticks(blocks, [f"{block}{'*' * profile.blocks[block].outlier}" for block in blocks])
+    axes.set_xlabel("block")
+    figure.colorbar(image, ax=axes)
+    return figure
+
+
+@styled
+def routing_heat_map(profile: Profile) -> Figure:
+    """s_e(λ) minus its mean over languages, for all experts of all blocks."""
+    ordered = [routing.language for routing in language_routings(profile)]
+    mixtures = [np.array([profile[code].routing[path] for code in ordered]) for path in profile.languages[0].routing]
+    shares = np.concatenate(mixtures, axis=1)
+    deviation = 100 * (shares - shares.mean(0))
+    bound = max(float(np.abs(deviation).max()), 1e-9)
+    figure, axes = new_figure(1.5 + 0.22 * len(ordered), width=min(14.0, 2 + 0.12 * shares.shape[1]))
+    axes.grid(visible=False)
+    image = axes.imshow(deviation, cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto", interpolation="none")
+    axes.set_yticks(range(len(ordered)), ordered, fontsize=8)
+    starts = np.cumsum([0, *(mixture.shape[1] for mixture in mixtures)])
+    for start in starts[1:-1]:
+        axes.axvline(start - 0.5, color=GREY, linewidth=0.8)
+    axes.set_xticks((starts[:-1] + starts[1:] - 1) / 2, [block_of(path) for path in profile.languages[0].routing])
     axes.set_xlabel("block")
     figure.colorbar(image, ax=axes)
     return figure

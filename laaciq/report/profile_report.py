@@ -5,6 +5,7 @@ from __future__ import annotations
 from laaciq.engine.store import Store
 from laaciq.planning.screening import Screening
 from laaciq.profiling.results import Profile
+from laaciq.profiling.routing import language_routings
 from laaciq.report.figures import render
 from laaciq.report.page import drawing, heading, page, paragraph, table
 from laaciq.report.profile_plots import CAPTIONS, profile_figures
@@ -39,6 +40,7 @@ def profile_html(profile: Profile, screening: Screening, drawings: list[str]) ->
             *drawings,
             heading("By language"),
             _languages(profile),
+            *_routing(profile),
         ],
     )
 
@@ -49,6 +51,17 @@ def _conditions(screening: Screening) -> str:
     boxes = [(box.question, "done" if box.done else "open", box.answer, "") for box in screening.checklist]
     headings = ("condition or check", "answer", "measured", "threshold")
     return table(headings, rows + boxes, label="Conditions and checklist", text_columns=4)
+
+
+def _routing(profile: Profile) -> list[str]:
+    rows = [
+        (r.language, f"{100 * r.distance:.1f} %", f"{100 * r.idle:.1f} %", r.most_used)
+        for r in language_routings(profile)
+    ]
+    if not rows:
+        return []
+    headings = ("language", "tokens routed unlike the mean", "experts without a token", "most different expert")
+    return [heading("Experts by language"), table(headings, rows, label="Experts by language", text_columns=1)]
 
 
 def _languages(profile: Profile) -> str:

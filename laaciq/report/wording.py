@@ -57,7 +57,7 @@ def facts(evaluation: Evaluation, plans: PlanSet | None) -> list[Fact]:
         return lines
     plan, size = plans.first, plans.first.size
     bits = (
-        f"{number(size.block_bits_per_weight, 2)} in the linear layers of the blocks, {number(size.model_bits_per_weight, 2)} "
+        f"{number(size.block_bits_per_weight, 2)} in the blocks, {number(size.model_bits_per_weight, 2)} "
         "over the whole model (codes, scales, zero points, tables, kept weights and unquantized tensors all counted)"
     )
     smaller = (

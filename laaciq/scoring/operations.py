@@ -21,11 +21,14 @@ _COMPARED, _SCORED = 40.0, 12.0
 @dataclass(frozen=True)
 class ModelShape:
     """`matrices` are (outputs, inputs) of every linear layer in the blocks, by block. `inputs` are the widths of the different inputs that the
-    layers of a block read: query, key and value share one. `attention` is the width of all heads together."""
+    layers of a block read: query, key and value share one. `shares` and `input_shares` are the shares of tokens that they read: less than
+    one for experts. `attention` is the width of all heads together."""
 
     kind: Kind
     matrices: tuple[tuple[tuple[int, int], ...], ...]
     inputs: tuple[tuple[int, ...], ...]
+    shares: tuple[tuple[float, ...], ...]
+    input_shares: tuple[tuple[float, ...], ...]
     attention: int
     width: int
     vocabulary: int
@@ -38,10 +41,13 @@ class ModelShape:
         by_block = [[linear for linear in anatomy.linears if linear.block == block] for block in blocks]
         attending = [linear for linear in anatomy.linears if linear.component == "attention"]
         tokens = max((matrix.shape for matrix in anatomy.token_matrices), default=(0, anatomy.linears[0].shape[1]))
+        shared = [_shared_inputs(layers) for layers in by_block]
         return cls(
             kind=kind,
             matrices=tuple(tuple(linear.shape for linear in layers) for layers in by_block),
-            inputs=tuple(map(_shared_inputs, by_block)),
+            inputs=tuple(tuple(width for width, _ in tensors) for tensors in shared),
+            input_shares=tuple(tuple(share for _, share in tensors) for tensors in shared),
+            shares=tuple(tuple(linear.share for linear in layers) for layers in by_block),
             # The last projection of attention reads the outputs of all heads.
             attention=attending[-1].shape[1] if attending else 0,
             width=tokens[1],
@@ -64,19 +70,29 @@ class ModelShape:
         """Inputs of the widest layer."""
         return max(inputs for shapes in self.matrices for _, inputs in shapes)
 
+    @property
+    def most_tokens(self) -> float:
+        """Tokens of text after which every layer has read one for each of its inputs, on average over experts."""
+        layers = zip(self.matrices, self.shares, strict=True)
+        return max(
+            inputs / share for shapes, shares in layers for (_, inputs), share in zip(shapes, shares, strict=True)
+        )
 
-def _shared_inputs(layers: list[LinearLayer]) -> tuple[int, ...]:
-    """Layers of one module with the same number of inputs read the same tensor. The output projection of attention reads another one; it
-    lies in the same module where that holds two layers (fused projections) or four (query, key, value, output)."""
+
+def _shared_inputs(layers: list[LinearLayer]) -> list[tuple[int, float]]:
+    """Widths of the inputs, and the share of tokens in each. Layers of one module with the same number of inputs read the same tensor. The
+    output projection of attention reads another one; it lies in the same module where that holds two layers (fused projections) or four
+    (query, key, value, output).
+    """
     modules: dict[str, list[LinearLayer]] = {}
     for layer in layers:
         modules.setdefault(layer.name.rsplit(".", 2)[0], []).append(layer)
-    tensors: dict[tuple[str, int, bool], None] = {}
+    tensors: dict[tuple[str, int, bool], float] = {}
     for name, members in modules.items():
         for layer in members:
             last = layer is members[-1] and layer.component == "attention" and len(members) % 2 == 0
-            tensors[name, layer.shape[1], last] = None
-    return tuple(inputs for _, inputs, _ in tensors)
+            tensors[name, layer.shape[1], last] = layer.share
+    return [(inputs, share) for (_, inputs, _), share in tensors.items()]
 
 
 @dataclass(frozen=True)
@@ -127,7 +143,8 @@ def forward(shape: ModelShape, reading: Reading, *, head: bool = True) -> Work:
 def block_forward(shape: ModelShape, reading: Reading, index: int) -> Work:
     in_decoder = index >= shape.blocks - shape.decoder_blocks
     tokens = reading.decoded if shape.decoder_blocks and in_decoder else reading.tokens
-    weights = sum(outputs * inputs for outputs, inputs in shape.matrices[index])
+    shares = shape.shares[index]
+    weights = sum(o * i * share for (o, i), share in zip(shape.matrices[index], shares, strict=True))
     widest = max(inputs for _, inputs in shape.matrices[index])
     return Work(
         products=2 * weights * tokens + 4 * shape.attention * reading.squares,

@@ -12,7 +12,7 @@ from laaciq.strict import StrictModel
 
 
 class Made(StrictModel):
-    """How a quantized model was made. Bits per weight count everything, unquantized weights at 16, over the linear layers of the blocks and
+    """How a quantized model was made. Bits per weight count everything, unquantized weights at 16, over the weights of the blocks and
     over the whole model. `left_alone` names linear layers of the blocks that were not quantized; `notes` are warnings.
     """
 

@@ -113,6 +113,7 @@ def gateway(session: Session, options: GatewayOptions, *, exhaustive: int = EXHA
 
     For every language the first 32 tokens of 10 validation and 60 test passages are read.
     """
+    session.left_alone()  # refused at once, before anything is measured
     model, seed = session.original, session.options.seed
     count = len(model.anatomy.block_names)
     possible = set_count(count, options.protect)

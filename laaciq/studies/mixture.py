@@ -37,6 +37,7 @@ def mixture_study(session: Session, options: MixtureOptions) -> MixtureStudy:
     """Losses under every mix with every number of passages, and with all passages. Minimax weights are computed with all passages and used
     with fewer too.
     """
+    session.left_alone()  # refused at once, before anything is measured
     named = [language(name).code for name in (options.single_language, *(options.leave_out or ()))]
     _require_texts(session.split, named, session.progress)
     if session.workers.apart:

@@ -212,7 +212,11 @@ class CostModel:
         shape, reading = self.shape, Reading()
         for passages in texts.by_language.values():
             reading = reading + self._reading([passages], scored=False)
-        watched = sum(inputs + outputs for block in shape.matrices for outputs, inputs in block)
+        watched = sum(
+            (inputs + outputs) * share
+            for block, shares in zip(shape.matrices, shape.shares, strict=True)
+            for (outputs, inputs), share in zip(block, shares, strict=True)
+        )
         hooks = Work(elements=6 * watched * reading.tokens, calls=30 * sum(map(len, shape.matrices)) * reading.batches)
         # In float64, at half the speed.
         squares = Work(products=2 * 2 * shape.width**2 * reading.read)

@@ -18,6 +18,7 @@ from laaciq.engine.recipe import RECIPE
 from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
 from laaciq.engine.workers import Pending, Task, ThisProcess, Workers
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
+from laaciq.models.left_alone import announced_left_alone
 from laaciq.models.loading import default_dtype, device_kind, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
@@ -45,7 +46,8 @@ ORIGINAL = "original"
 @dataclass
 class Session:
     """The model is loaded when it is first needed: a command that is up to date loads none. Without `out`, results are kept in memory. In a
-    `with` block the folder `out` is this session's alone. `workers` measure; what they find is kept by this process."""
+    `with` block the folder `out` is this session's alone. `workers` measure; what they find is kept by this process. `allow_left_alone` is
+    None if nothing is quantized."""
 
     folder: ModelFolder
     split: Split
@@ -58,6 +60,7 @@ class Session:
     recipe: str | None = None
     workers: Workers = field(default_factory=ThisProcess)
     limits: MemoryLimits = field(default_factory=MemoryLimits)
+    allow_left_alone: bool | None = None
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     _reserved: tuple[int, Cost] | None = field(default=None, init=False, repr=False)
@@ -79,6 +82,7 @@ class Session:
         progress: Progress | None = None,
         workers: Workers | None = None,
         limits: MemoryLimits | None = None,
+        allow_left_alone: bool | None = None,
     ) -> Session:
         """A session from names: a model, texts, some of their languages, and at most this many test passages per language. `recipe` is
         written beside the results.
@@ -92,6 +96,7 @@ class Session:
             folder, split, options, progress or default_progress(), device,
             None if out is None else Path(out), description or {}, overwrite, recipe, workers or ThisProcess(),
             limits or MemoryLimits(),
+            allow_left_alone,
         )  # fmt: skip
 
     @classmethod
@@ -170,7 +175,11 @@ class Session:
         return CostModel.of(self.folder, self.options, self.place, self.limits)
 
     def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
-        """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice."""
+        """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice, or if too
+        many weights of the blocks would not be quantized.
+        """
+        left = self.left_alone()
+        sentence = sentence if left is None else f"{sentence} {left}"
         cost = total(stages)
         workers, each = self.reserve_workers()
         require_memory(cost, self.place, beside=[each] * workers if self.workers.here else [])
@@ -178,6 +187,14 @@ class Session:
         if workers:
             takes += f" in one process; {workers} workers share in it, with {each.memory} more each"
         self.progress.say(f"{sentence} {takes}; existing results are not computed again.")
+
+    def left_alone(self) -> str | None:
+        """Sentences on weights that will not be quantized; None if there are none, or if nothing is quantized. Raises an error if too many
+        weights of the blocks will not.
+        """
+        if self.allow_left_alone is None:
+            return None
+        return announced_left_alone(self.costs.model.anatomy, allowed=self.allow_left_alone)
 
     def reserve_workers(self, stages: Sequence[StageCost] | None = None) -> tuple[int, Cost]:
         """Prepare workers with the memory of these stages; by default, for loading and measuring. Once. Returns their number, 0 if there are

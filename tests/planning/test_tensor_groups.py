@@ -25,6 +25,15 @@ def test_vllm_takes_fused_layers_alike_and_only_what_it_loads():
         assert not plan.keep
 
 
+def test_vllm_takes_all_experts_of_a_block_alike():
+    names = [
+        f"model.layers.{b}.mlp.experts.{e}.{p}_proj" for b in (0, 1) for e in (0, 1) for p in ("gate", "up", "down")
+    ]
+    tensors = [linear(f"{name}.weight") for name in names]
+    assert [len(unit.choices[0]) for unit in make_tensor_groups(tensors, FORMATS["fast"], "vllm")] == [6, 6]
+    assert len(make_tensor_groups(tensors, FORMATS["fast"], "laaciq")) == 12
+
+
 def test_groups_that_do_not_divide_the_inputs_are_not_for_vllm():
     (unit,) = make_tensor_groups([linear("a.weight", (64, 96))], FORMATS["full"], "vllm")
     assert {plan.group_size for (plan,) in unit.choices if plan.quantized} == {32}

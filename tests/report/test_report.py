@@ -231,7 +231,7 @@ def test_a_collapsed_language_has_no_ratio() -> None:
 
 def test_a_plan_adds_its_size() -> None:
     for text in (read("none").text, markdown("none")):
-        assert "4.25 in the linear layers" in text
+        assert "4.25 in the blocks" in text
         assert "6.51 over the whole model" in text
     assert "Bits per weight" not in markdown_report(Findings(evaluation("none"), COMMAND))
 

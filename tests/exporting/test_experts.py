@@ -1,0 +1,60 @@
+"""Mixtures of experts and multimodal models in other libraries' formats: their names on the hub, and the same weights when read back."""
+
+import json
+
+import pytest
+import torch
+
+import laaciq
+from laaciq.exporting.carrying import Layout
+from laaciq.exporting.vllm import check_rules
+from laaciq.models import find_model, load
+from laaciq.models.safetensors_files import tensor_headers
+from laaciq.quantization import apply_checkpoint
+from tests.families import save_family
+
+WIDE = {"hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64, "head_dim": 16}
+EXPERTS = {
+    "Qwen3-MoE": ("model.layers.1.mlp.experts.3.gate_proj", "model.layers.1.mlp.gate"),
+    "Mixtral": ("model.layers.1.block_sparse_moe.experts.3.w1", "model.layers.1.block_sparse_moe.gate"),
+}
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+@pytest.mark.parametrize("format", ["compressed-tensors", "gptq"])
+def test_experts_have_their_names_on_the_hub_and_read_back_alike(name, format, tmp_path):
+    model = save_family(name, tmp_path / "model", **WIDE)
+    laaciq.quantize(model, out=tmp_path / "q", method="rtn", group_size=32)
+    result = laaciq.export(tmp_path / "q", format=format, out=tmp_path / "out")
+    assert sum(result.layouts.values()) == 2 * (4 + 4 * 3)
+    expert, router = EXPERTS[name]
+    headers = tensor_headers(find_model(tmp_path / "out"))
+    packed = {"compressed-tensors": "weight_packed", "gptq": "qweight"}[format]
+    assert {f"{expert}.{packed}", f"{router}.weight"} <= headers.keys()
+    # Readers are told that it is not quantized; GPTQ's names are patterns.
+    assert router in (tmp_path / "out/config.json").read_text().replace("\\", "")
+    ours, theirs = load(find_model(model)), load(find_model(tmp_path / "out"))
+    apply_checkpoint(ours, tmp_path / "q")
+    weights = dict(theirs.module.named_parameters())
+    for parameter_name, parameter in ours.module.named_parameters():
+        # Scales are float16 in both.
+        torch.testing.assert_close(weights[parameter_name].float(), parameter, atol=2e-3, rtol=2e-3)
+
+
+def test_vision_stays_as_it_is_and_is_listed(tmp_path):
+    model = save_family("Gemma 3 with vision", tmp_path / "model")
+    (model / "preprocessor_config.json").write_text('{"image_size": 28}')
+    laaciq.quantize(model, out=tmp_path / "q", method="rtn", group_size=32)
+    laaciq.export(tmp_path / "q", format="compressed-tensors", out=tmp_path / "out")
+    ignored = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]["ignore"]
+    assert any("vision_tower" in layer for layer in ignored)
+    assert not any("language_model" in layer for layer in ignored)
+    for folder in ("q", "out"):
+        assert json.loads((tmp_path / folder / "preprocessor_config.json").read_text()) == {"image_size": 28}
+
+
+def test_vllm_takes_the_experts_of_a_block_alike():
+    layouts = {f"layers.0.mlp.experts.{e}.{p}_proj": Layout(4, 64, True) for e in range(3) for p in ("gate", "down")}
+    assert not any(rule.broken_by for rule in check_rules(layouts, []))
+    layouts["layers.0.mlp.experts.2.down_proj"] = Layout(8, 64, True)
+    assert any(rule.broken_by for rule in check_rules(layouts, []))
