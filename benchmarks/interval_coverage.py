@@ -24,7 +24,7 @@ from laaciq.stats.mixed_effects import random_intercepts
 
 SIMULATIONS = 1000
 # Of bootstrap draws, fewer than by default: the Monte Carlo error of an end hardly moves coverage.
-DRAWS = 500
+DRAWS = 300
 
 # One simulation: the two ends of its interval.
 Simulation = Callable[[np.random.Generator], tuple[float, float]]
@@ -42,7 +42,7 @@ class Case:
 def cases() -> Iterator[Case]:
     kinds: list[Kind] = ["percentile", "basic", "bca", "studentized"]
     for kind in kinds:
-        for n in (10, 40):
+        for n in (10, 30):
             yield Case(f"bootstrap, {kind}", "mean, exponential", f"{n} rows", 1.0, _mean(kind, n))
     for within in (False, True):
         name = "hierarchical" if within else "clustered"

@@ -7,14 +7,27 @@ from collections.abc import Mapping
 from laaciq.engine.escaping import html_text, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.spread import Spread
+from laaciq.evaluation.theory import TheoryFindings
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
-from laaciq.report.page import code, description_list, details, drawing, heading, page, paragraph, scrolling, verdict
+from laaciq.report.page import (
+    bullets,
+    code,
+    description_list,
+    details,
+    drawing,
+    heading,
+    page,
+    paragraph,
+    scrolling,
+    verdict,
+)
 from laaciq.report.plan_plots import agreement_figure, front_figure
-from laaciq.report.profile_plots import CAPTIONS, KURTOSIS_CAPTION, kurtosis_against_degradation, profile_figures
+from laaciq.report.profile_plots import CAPTIONS, profile_figures
+from laaciq.report.theory_section import CLAIM, caption, relation_figure, relation_sentence, theory_sentences
 
 
 def html_report(
@@ -27,12 +40,14 @@ def html_report(
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
     spread: Spread | None = None,
+    theory: TheoryFindings | None = None,
+    baseline_theory: TheoryFindings | None = None,
 ) -> str:
     """What quantization costs each language, as one HTML file. `command` reproduces the evaluation, in an environment such as it was
     `computed_with`.
 
     A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
-    plan was made, a `spread` what other draws of calibration text gave.
+    plan was made, a `spread` what other draws of calibration text gave, `theory` and `baseline_theory` what the losses mean for the theory.
     """
     return page(
         f"{wording.TITLE}: {evaluation.quantized}",
@@ -52,7 +67,8 @@ def html_report(
             _more_statistics(evaluation),
             _ranks(evaluation),
             *(_planning(planning) if planning else []),
-            *(_profile(profile, evaluation) if profile else []),
+            *(_theory(theory, baseline_theory, profile, evaluation) if theory and profile else []),
+            *(_profile(profile) if profile else []),
             heading("Definitions"),
             description_list((html_text(term), html_text(text)) for term, text in wording.definitions(evaluation)),
             heading("Reproduce"),
@@ -104,14 +120,26 @@ def _planning(planning: Planning) -> list[str]:
     return parts
 
 
-def _profile(profile: Profile, evaluation: Evaluation) -> list[str]:
+def _theory(
+    theory: TheoryFindings, baseline: TheoryFindings | None, profile: Profile, evaluation: Evaluation
+) -> list[str]:
+    parts = [heading("What this means for the theory"), paragraph(CLAIM), bullets(theory_sentences(theory))]
+    if baseline is not None:
+        parts.append(paragraph(f"With the {wording.BASELINE}: {' '.join(map(relation_sentence, baseline.relations))}"))
+    return parts + [
+        drawing(relation_figure(relation.quantity, profile, evaluation), caption(relation))
+        for relation in theory.relations
+        if relation.r is not None
+    ]
+
+
+def _profile(profile: Profile) -> list[str]:
     parts = [heading("Weights and activations"), paragraph(wording.EXPLANATION)]
     if profile.sampled:
         # What languages do to the blocks was read from a few passages: enough to see which are served, too few to explain a loss.
         parts.append(paragraph(wording.sampled_sentence(profile)))
         figures = {name: figure for name, figure in profile_figures(profile).items() if name != "fractions"}
     else:
-        parts.append(drawing(kurtosis_against_degradation(profile, evaluation), KURTOSIS_CAPTION))
         figures = profile_figures(profile)
     return parts + [drawing(figure, CAPTIONS[name]) for name, figure in figures.items()]
 

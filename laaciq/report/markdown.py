@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from laaciq.engine.escaping import html_text, markdown_block, markdown_code, markdown_text, shown_command
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread
+from laaciq.evaluation.theory import TheoryFindings
 from laaciq.planning.results import Planning
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
+from laaciq.report.theory_section import CLAIM, relation_sentence, theory_sentences
 
 
 def markdown_report(
@@ -21,8 +23,13 @@ def markdown_report(
     baseline: Evaluation | None = None,
     planning: Planning | None = None,
     spread: Spread | None = None,
+    theory: TheoryFindings | None = None,
+    baseline_theory: TheoryFindings | None = None,
+    plots: Mapping[str, str] | None = None,
 ) -> str:
-    """What quantization costs each language, in Markdown. `command` and `computed_with` as in `html_report`."""
+    """What quantization costs each language, in Markdown. `command`, `computed_with`, `theory` and `baseline_theory` as in `html_report`;
+    `plots` are files beside the report by the captions of their figures.
+    """
     disagreement = wording.disagreement(evaluation)
     parts = [
         f"# {wording.TITLE}",
@@ -39,6 +46,7 @@ def markdown_report(
         *([markdown_text(disagreement)] if disagreement else []),
         *folded("More statistics", wording.disparity_details(evaluation)),
         *(["## The plan", markdown_text(" ".join(wording.planning_sentences(planning)))] if planning else []),
+        *(_theory(theory, baseline_theory, plots or {}) if theory else []),
         "## Definitions",
         "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
@@ -46,6 +54,15 @@ def markdown_report(
         markdown_block(shown_command(command)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _theory(theory: TheoryFindings, baseline: TheoryFindings | None, plots: Mapping[str, str]) -> list[str]:
+    parts = ["## What this means for the theory", markdown_text(CLAIM)]
+    parts.append("\n".join(f"- {markdown_text(sentence)}" for sentence in theory_sentences(theory)))
+    if baseline is not None:
+        sentences = " ".join(map(relation_sentence, baseline.relations))
+        parts.append(markdown_text(f"With the {wording.BASELINE}: {sentences}"))
+    return parts + [f"![{markdown_text(caption)}]({file})" for caption, file in plots.items()]
 
 
 def folded(summary: str, sentences: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ MEASURES = {"degradation": "degradation D", "relative_bits": "relative bits", "b
 # Measured beside a plan, at the same size.
 BASELINE = "baseline (GPTQ, calibrated on English)"
 EXPLANATION = (
-    "The theory expects the loss of a language to depend on how much it uses blocks with heavy-tailed weights (high κ_eff). These plots show "
+    "The theory expects the loss of a language to depend on how much it uses blocks with heavy-tailed weights (high κ). These plots show "
     "this model; they do not prove a cause. 'laaciq screen' prints what the theory predicts."
 )
 
