@@ -126,7 +126,8 @@ def compare_html(comparison: Comparison, profile: Profile | None = None) -> str:
 
 def theory_lines(comparison: Comparison) -> list[str]:
     """r(R̂, D) and r(κ_eff, D) of each method, a line each; one line alone where no method has the relation."""
-    lines, reasons = [], {}
+    lines: list[str] = []
+    reasons: dict[str, None] = {}
     for row in comparison.measured:
         for relation in comparison.theory[row.method].relations if row.method in comparison.theory else []:
             if relation.r is None:

@@ -49,6 +49,9 @@ def test_a_table_a_page_and_the_same_as_json(tiny, tmp_path, monkeypatch):
     assert result["rtn"].evaluation.parallel
     words = shown.stdout.split()
     assert f"{result['rtn'].made.block_bits_per_weight:.3f}" in words and result["rtn"].worst.language in words
+    # Said once for all methods.
+    assert " ".join(words).count("r(R̂, D) is undefined") == 1
+    assert set(result.theory) == {"effective", "rtn"}
     assert "calibration: eng" in (tmp_path / "run/recipe.yaml").read_text()
     page = (tmp_path / "run/report.html").read_text()
     assert "<svg" in page and "calibrated on English" in page and result.command.split()[0] in page

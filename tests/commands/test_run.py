@@ -10,6 +10,7 @@ from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption, OutputConflict, TooLittleMemory, UnknownLanguage
 from laaciq.options import BITS, RunOptions
 from laaciq.planning.decision import Decision
+from laaciq.profiling.results import Profile
 from tests.tiny import ARCHITECTURES, save_tiny
 
 FEW = ["eng", "swa", "hin"]
@@ -95,8 +96,13 @@ def test_everything_is_on_disk_and_read_back_without_loss(tmp_path, texts):
     assert (decided.plans, decided.planning) == (result.plans, result.planning)
     assert type(result.baseline).model_validate_json((out / "baseline/evaluation.json").read_text()) == result.baseline
     assert type(result.evaluation).model_validate_json((out / "evaluation.json").read_text()) == result.evaluation
-    assert "Swahili" in (out / "report.md").read_text()
-    assert "Swahili" in (out / "report.html").read_text()
+    assert type(result.theory).model_validate_json((out / "theory.json").read_text()) == result.theory
+    # All calibration text, beside the few passages that show which languages are served.
+    profile = Profile.read(out / "profile.json")
+    assert not profile.sampled and result.theory.passages == min(r.passages for r in profile.languages)
+    for report in ("report.md", "report.html"):
+        text = (out / report).read_text()
+        assert "Swahili" in text and "no block is an outlier block" in text
     assert len(result.evaluation.frame()) == len(FEW)
 
 
