@@ -34,7 +34,7 @@ def run(result: RunResult, folder: Path) -> None:
 def run_table(result: RunResult) -> RenderableType:
     """What a run measured, with its size and what was predicted."""
     from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
-    from laaciq.report.theory_section import relation_sentence, theory_sentences
+    from laaciq.report.theory_section import relation_sentence, theory_lines
     from laaciq.report.wording import prediction_sentence, spread_sentence
 
     parts: list[RenderableType] = [evaluation_table(result.evaluation, result.baseline)]
@@ -50,7 +50,7 @@ def run_table(result: RunResult) -> RenderableType:
     if result.spread is not None:
         parts.append(Text(spread_sentence(result.spread)))
     parts.append(Text(prediction_sentence(result.screening)))
-    parts += [Text(sentence) for sentence in theory_sentences(result.theory)]
+    parts += [Text(line) for line in theory_lines(result.theory)]
     if result.baseline_theory is not None:
         relations = " ".join(relation_sentence(r) for r in result.baseline_theory.relations if r.r is not None)
         parts += [Text(f"With the baseline: {relations}")] if relations else []

@@ -36,7 +36,7 @@ from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.figures import render
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
-from laaciq.report.theory_section import caption, relation_figure
+from laaciq.report.theory_section import figure_title, relation_figure
 from laaciq.strict import StrictModel
 from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import StageCost
@@ -191,14 +191,14 @@ class Chain:
         return PROFILE if self._profiled is self.session.split.calibration else _SERVED_PROFILE
 
     def _plots(self, result: RunResult, profile: Profile) -> dict[str, str]:
-        """Files of the figures that Markdown links to, by caption."""
+        """Files of the figures that Markdown links to, by title."""
         files = {}
         for relation in result.theory.relations:
             if relation.r is not None:
                 file = f"{relation.quantity}.svg"
                 figure = relation_figure(relation.quantity, profile, result.evaluation)
                 self.session.store.write(file, render(figure, "svg"))
-                files[caption(relation)] = file
+                files[figure_title(relation)] = file
         return files
 
     def _arms(self, profile: Profile) -> list[Arm]:

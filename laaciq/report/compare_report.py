@@ -124,7 +124,7 @@ def compare_html(comparison: Comparison, profile: Profile | None = None) -> str:
     )
 
 
-def theory_lines(comparison: Comparison) -> list[str]:
+def relation_lines(comparison: Comparison) -> list[str]:
     """r(R̂, D) and r(κ_eff, D) of each method, a line each; one line alone where no method has the relation."""
     lines: list[str] = []
     reasons: dict[str, None] = {}

@@ -28,7 +28,7 @@ def markdown_report(
     plots: Mapping[str, str] | None = None,
 ) -> str:
     """What quantization costs each language, in Markdown. `command`, `computed_with`, `theory` and `baseline_theory` as in `html_report`;
-    `plots` are files beside the report by the captions of their figures.
+    `plots` are files beside the report by the titles of their figures.
     """
     disagreement = wording.disagreement(evaluation)
     parts = [
@@ -62,7 +62,7 @@ def _theory(theory: TheoryFindings, baseline: TheoryFindings | None, plots: Mapp
     if baseline is not None:
         sentences = " ".join(map(relation_sentence, baseline.relations))
         parts.append(markdown_text(f"With the {wording.BASELINE}: {sentences}"))
-    return parts + [f"![{markdown_text(caption)}]({file})" for caption, file in plots.items()]
+    return parts + [f"![{markdown_text(title)}]({file})" for title, file in plots.items()]
 
 
 def folded(summary: str, sentences: list[str]) -> list[str]:

@@ -17,11 +17,24 @@ AXES = {"outlier_fraction": "outlier fraction R̂", "effective_kurtosis": "effec
 
 def theory_sentences(findings: TheoryFindings) -> list[str]:
     """A sentence per relation, contrast and share of families."""
+    sentences = _relations(findings) + [_contrast(contrast) for contrast in findings.contrasts]
+    return sentences + ([_families(findings.families)] if findings.families else [])
+
+
+def theory_lines(findings: TheoryFindings) -> list[str]:
+    """The same in short: relations in full, and the groups in one sentence."""
+    groups = [f"{contrast.left} against {contrast.right} {_signed(contrast.g)}" for contrast in findings.contrasts]
+    line = f"Difference of D in standard deviations (Hedges' g): {', '.join(groups)}." if groups else ""
+    if (families := findings.families) is not None:
+        line += f" Of its variance, {_percent_interval(families.share)} lies between language families."
+    return [*_relations(findings), *([line.strip()] if line else [])]
+
+
+def _relations(findings: TheoryFindings) -> list[str]:
     sentences = [relation_sentence(relation) for relation in findings.relations]
     if (expected := findings.expectation) is not None:
-        sentences[-1] += f" The theory expects {expected} on a model with max κ {findings.max_kurtosis:.2f}."
-    sentences += [_contrast(contrast) for contrast in findings.contrasts]
-    return sentences + ([_families(findings.families)] if findings.families else [])
+        sentences[-1] += f" The theory expects {expected} where max κ is {findings.max_kurtosis:.2f}."
+    return sentences
 
 
 def relation_sentence(relation: Relation) -> str:
@@ -36,7 +49,7 @@ def _count(relation: Relation) -> str:
     count, independent = relation.languages, relation.independent
     if independent is None or independent >= count:
         return f"{count} languages"
-    return f"{count} languages, which count as {independent:.1f} independent ones"
+    return f"{count} languages that count as {independent:.1f} independent ones"
 
 
 def _judgement(relation: Relation, r: Estimate) -> str:
@@ -46,11 +59,11 @@ def _judgement(relation: Relation, r: Estimate) -> str:
             if r.value < 0
             else "the opposite of what the theory says"
         )
-    power = f"the power to find r = {_number(CLAIMED)} is {relation.power:.2f}"
+    power = f"power {relation.power:.2f} to find r = {_number(CLAIMED)}"
     if not relation.powerful:
-        return f"undecided, {power}, and |r| must reach {relation.detectable:.2f} for 0.80"
-    weaker = f", and r = {_number(CLAIMED)} is outside the interval" if r.low > CLAIMED else ""
-    return f"no correlation shown; {power}{weaker}"
+        return f"undecided ({power}, 0.80 for |r| = {relation.detectable:.2f})"
+    weaker = ", which is outside the interval" if r.low > CLAIMED else ""
+    return f"no correlation shown ({power}{weaker})"
 
 
 def _contrast(contrast: Contrast) -> str:
@@ -67,9 +80,13 @@ def _contrast(contrast: Contrast) -> str:
 
 def _families(families: Families) -> str:
     return (
-        f"Language families ({len(families.languages)}): {percent(families.share.value)} "
-        f"[{100 * families.share.low:.0f}, {100 * families.share.high:.0f}] of the variance of D lies between them, p {p_words(families.p)}."
+        f"Language families ({len(families.languages)}): {_percent_interval(families.share)} of the variance of D lies between them, "
+        f"p {p_words(families.p)}."
     )
+
+
+def _percent_interval(share: Estimate) -> str:
+    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
 
 
 def p_words(p: float | None) -> str:
@@ -99,10 +116,12 @@ def relation_cells(findings: TheoryFindings) -> list[str]:
 
 
 def caption(relation: Relation) -> str:
-    return (
-        f"{AXES[relation.quantity].capitalize()} on the calibration text against degradation D with 95 % intervals, one dot per language. "
-        f"{relation_sentence(relation)}"
-    )
+    return f"{figure_title(relation)} with 95 % intervals, one dot per language. {relation_sentence(relation)}"
+
+
+def figure_title(relation: Relation) -> str:
+    name = AXES[relation.quantity]
+    return f"{name[0].upper()}{name[1:]} on the calibration text against degradation D"
 
 
 @styled

@@ -7,7 +7,7 @@ import pytest
 
 from laaciq.corpus.families import family
 from laaciq.evaluation.theory import TheoryFindings, theory_findings
-from laaciq.report.theory_section import relation_cells, theory_sentences
+from laaciq.report.theory_section import relation_cells, theory_lines, theory_sentences
 from tests.evaluation.test_disparity import CODES, judge, simulate
 
 
@@ -64,8 +64,8 @@ def test_a_few_languages_decide_nothing():
     assert relation.power < 0.2 and relation.detectable > 0.85 and not relation.powerful
     few = theory_findings(judge(simulate(random, dict.fromkeys(codes[:3], 0.1)), draws=20), profile_of(fractions))
     assert few["outlier_fraction"].undefined == "3 languages are too few, and 4 are needed"
-    if not relation.significant:
-        assert "undecided, the power" in theory_sentences(theory_findings(evaluation, profile_of(fractions)))[0]
+    assert not relation.significant
+    assert "undecided (power 0.1" in theory_sentences(theory_findings(evaluation, profile_of(fractions)))[0]
 
 
 def test_groups_of_languages_are_compared():
@@ -81,6 +81,9 @@ def test_groups_of_languages_are_compared():
     assert scripts.left_mean == pytest.approx(np.expm1(0.4), abs=0.05)
     assert low.delta.value > 0 and low.detectable > scripts.detectable
     assert theory_findings(evaluation, profile_of({}), exposure=None).contrasts == []
+    *_, line = theory_lines(findings)
+    assert line.startswith("Difference of D in standard deviations (Hedges' g): low exposure against high exposure ")
+    assert "between language families" in line
 
 
 def test_relatives_count_as_fewer_languages():
@@ -93,4 +96,4 @@ def test_relatives_count_as_fewer_languages():
     findings = theory_findings(evaluation, profile_of(fractions))
     assert findings.families.share.low > 0.8
     assert findings["outlier_fraction"].independent < 0.7 * len(CODES)
-    assert "which count as" in theory_sentences(findings)[0]
+    assert "that count as" in theory_sentences(findings)[0]
