@@ -84,7 +84,7 @@ def test_evaluate_takes_what_run_made(finished):
     [
         ["run", "/nowhere"],
         ["run", "--languages", "xyz"],
-        ["run", "--bits", "5"],
+        ["run", "--bits", "9"],
         ["run", "--method", "magic"],
         ["run", "--group-size", "many"],
         ["run", "--texts", "/nowhere"],
