@@ -19,7 +19,8 @@ def mcnemar(only_first: int, only_second: int) -> McNemar:
     """From the number of items that only the first model has right, and that only the second one has right.
 
     Given b + c such items, b is binomial with probability 1/2 if the models are equally good: exact p = min(1, 2·P(X ≤ min(b, c))),
-    mid-p = exact p of the tails − P(X = b) (Lancaster 1961). Items that both have right or wrong do not count. Valid for independent items.
+    mid-p counts outcomes that are as far off as the observed one by half: 2·P(X ≤ min(b, c)) − P(X = b), or 1 − ½P(X = b) if b = c (Fagerland,
+    Lydersen & Laake 2013). Items that both have right or wrong do not count. Valid for independent items.
     """
     if min(only_first, only_second) < 0:
         raise ValueError("counts of items cannot be below zero")
@@ -28,6 +29,5 @@ def mcnemar(only_first: int, only_second: int) -> McNemar:
         return McNemar(1.0, 1.0)
     tails = 2 * float(stats.binom.cdf(fewer, total, 0.5))
     at = float(stats.binom.pmf(fewer, total, 0.5))
-    # With b = c both tails count the middle: its mid-p is 1 − P(X = b).
-    mid = 1 - at if only_first == only_second else tails - at
+    mid = 1 - at / 2 if only_first == only_second else tails - at
     return McNemar(min(1.0, tails), mid)
