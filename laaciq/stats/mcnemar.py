@@ -18,8 +18,9 @@ class McNemar:
 def mcnemar(only_first: int, only_second: int) -> McNemar:
     """From the number of items that only the first model has right, and that only the second one has right.
 
-    Given b + c such items, b is binomial with probability 1/2 if the models are equally good: exact p = min(1, 2·P(X ≤ min(b, c))),
-    mid-p counts outcomes that are as far off as the observed one by half: 2·P(X ≤ min(b, c)) − P(X = b), or 1 − ½P(X = b) if b = c (Fagerland,
+    Given b + c such items, b is binomial with probability 1/2 if the models are equally good: exact p = min(1, 2·P(X ≤ min(b, c))).
+
+    Mid-p counts outcomes that are as far off as the observed one by half: 2·P(X ≤ min(b, c)) − P(X = b), or 1 − ½P(X = b) if b = c (Fagerland,
     Lydersen & Laake 2013). Items that both have right or wrong do not count. Valid for independent items.
     """
     if min(only_first, only_second) < 0:
