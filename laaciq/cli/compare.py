@@ -64,7 +64,7 @@ def backends(as_json: shared.AsJson = False) -> None:
 
 def compare_table(result: Comparison) -> RenderableType:
     """Least loss of the worst-off language first; methods without a result at the end, with their reasons below."""
-    from laaciq.report.compare_report import cells, footnotes, title
+    from laaciq.report.compare_report import cells, footnotes, relation_lines, title
 
     rows = [cells(row) for row in result.measured]
     without = [row.method for row in result.failed]
@@ -78,5 +78,6 @@ def compare_table(result: Comparison) -> RenderableType:
         columns.append(Column(heading, shown, importance, "left" if left else "right", style))
     styles = ["bold" if row.method.startswith("planned") else None for row in result.measured] + ["dim"] * len(without)
     table = FittedTable(columns, title=title(result), row_styles=styles)
+    theory = [Text(line) for line in relation_lines(result)]
     reasons = [Text(f"{row.method}: {row.reason}", style="red") for row in result.failed]
-    return Group(table, *(Text(line, style="dim") for line in footnotes(result)), *reasons)
+    return Group(table, *(Text(line, style="dim") for line in footnotes(result)), *theory, *reasons)

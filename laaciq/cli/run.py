@@ -32,6 +32,7 @@ def run(result: RunResult, call: Call[RunOptions]) -> None:
 def run_table(result: RunResult) -> RenderableType:
     """What a run measured, with its size and what was predicted."""
     from laaciq.cli.tables import evaluation_table, generation_table, size_sentence
+    from laaciq.report.theory_section import relation_sentence, theory_lines
     from laaciq.report.wording import prediction_sentence, spread_sentence
 
     parts: list[RenderableType] = [evaluation_table(result.evaluation, result.baseline)]
@@ -47,4 +48,8 @@ def run_table(result: RunResult) -> RenderableType:
     if result.spread is not None:
         parts.append(Text(spread_sentence(result.spread)))
     parts.append(Text(prediction_sentence(result.screening)))
+    parts += [Text(line) for line in theory_lines(result.theory)]
+    if result.baseline_theory is not None:
+        relations = " ".join(relation_sentence(r) for r in result.baseline_theory.relations if r.r is not None)
+        parts += [Text(f"With the baseline: {relations}")] if relations else []
     return Group(*parts, Text(size_sentence(result.plans)))

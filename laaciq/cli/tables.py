@@ -95,10 +95,11 @@ def _bar(result: LanguageResult, longest: float) -> Text:
 
 
 def _footer(evaluation: Evaluation) -> list[Text]:
-    summary = evaluation.summary
+    summary, served = evaluation.summary, [r for r in evaluation.languages if r.served]
     lines = [
         f"Mean {percent(summary.mean)}, worst quarter {percent(summary.worst_quarter)}, hurt beyond noise: "
-        f"{sum(r.hurt and r.served for r in evaluation.languages)} of {sum(r.served for r in evaluation.languages)} languages."
+        f"{sum(r.hurt for r in served)} of {len(served)} languages, "
+        f"{sum(r.hurt_corrected for r in served)} after correction for their number."
     ]
     if rough := rough_intervals(evaluation.fewest_documents):
         lines.append(rough)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from laaciq.commands.profile import known_exposure
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibration_split
 from laaciq.engine.progress import default_progress
 from laaciq.engine.recipe import recipe_of
 from laaciq.engine.workers import make_workers
+from laaciq.evaluation.theory import theory_findings
 from laaciq.models import find_model
 from laaciq.options import REFERENCE, CompareOptions
 from laaciq.options.keywords import CompareKeywords
@@ -37,6 +39,8 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
     whole = read_split(chosen.texts, seed=chosen.seed)
     test = whole.test.select(chosen.languages)
     test = test if chosen.passages is None else test.spread(chosen.passages)
+    # All calibration text of the languages that are measured, whatever methods are calibrated on.
+    profiled = whole.calibration.select(test.languages)
     split = calibration_split(chosen.calibration, whole, test, seed=chosen.seed)
     if (most := chosen.calibration_passages) is not None:
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
@@ -50,10 +54,16 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
         session.announce(
             f"Comparing {len(compared)} methods on {session.folder.name} at {chosen.bits} bits, calibrated on {chosen.calibration!r}; "
             f"results go to {target}. The time that libraries take to quantize is unknown and not included.",
-            [session.costs.loading(), *[session.costs.measuring(test)] * len(compared)],
+            [
+                session.costs.loading(),
+                *[session.costs.measuring(test)] * len(compared),
+                session.costs.profiling(profiled),
+            ],
         )
         table = Rows(session, chosen.bits)
         rows = table.rows(compared)
+        rows += table.others(target, rows)
+        profile, exposure = session.profile(profiled, name="profiles/all.json"), known_exposure(session.folder)
         comparison = Comparison(
             model=session.folder.name,
             texts=test.name,
@@ -61,10 +71,15 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
             calibration=chosen.calibration,
             passages=max(map(len, test.by_language.values())),
             languages=test.languages,
-            rows=rows + table.others(target, rows),
+            rows=rows,
+            theory={
+                row.method: theory_findings(row.evaluation, profile, exposure=exposure)
+                for row in rows
+                if row.evaluation
+            },
             command=chosen.command,
         )
         session.store.write("compare.json", comparison.model_dump_json(indent=1))
-        session.store.write("report.html", compare_html(comparison))
+        session.store.write("report.html", compare_html(comparison, profile))
         session.store.finish()
     return comparison

@@ -49,7 +49,7 @@ def profile(
     with open_session(chosen, settings, description=description) as session:
         calibration = session.split.calibration
         calibration = calibration if chosen.passages is None else calibration.spread(chosen.passages)
-        tokens_seen = read_exposure(exposure) if exposure is not None else _known_exposure(session.folder)
+        tokens_seen = read_exposure(exposure) if exposure is not None else known_exposure(session.folder)
 
         def compute() -> Profile:
             loaded = load_dequantized(session.folder, device=settings.device)
@@ -95,5 +95,6 @@ def read_exposure(source: Mapping[str, int] | str | Path) -> dict[str, int]:
     return {language(name).code: count for name, count in source.items()}
 
 
-def _known_exposure(folder: ModelFolder) -> dict[str, int] | None:
+def known_exposure(folder: ModelFolder) -> dict[str, int] | None:
+    """Tokens by language that the reference model saw in training; None for another model."""
     return reference.exposure() if folder.path == reference.path() else None

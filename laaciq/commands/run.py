@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from laaciq.commands.opening import open_session
+from laaciq.commands.profile import PROFILE, known_exposure
 from laaciq.commands.quantize import quantize_plans, write_checkpoints
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import Texts
@@ -19,6 +21,7 @@ from laaciq.evaluation.generation import GenerationResult, continue_prompts
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread, spread_of
+from laaciq.evaluation.theory import TheoryFindings, theory_findings
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.options import REFERENCE, RunOptions, WeightOptions
 from laaciq.options.keywords import RunKeywords
@@ -33,9 +36,11 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.model import Quantized
 from laaciq.quantization.plan import Plan, PlanSet
+from laaciq.report.figures import render
 from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
+from laaciq.report.theory_section import figure_title, relation_figure
 from laaciq.strict import StrictModel
 from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import StageCost
@@ -47,13 +52,16 @@ from laaciq.trials.tasks import RoundPlan
 RUN, BASELINE = "", "baseline/"
 # Stages that workers take part in, if there are any.
 _HANDED_OUT = ("loading", "baseline: rounding", "measuring")
+# The profile that decides which languages are served, where a method needs no more.
+_SERVED_PROFILE = "profiles/served.json"
 
 
 class RunResult(Displayed, StrictModel):
     """The prediction of the theory (`screening`) and the measurement (`evaluation`).
 
     `plans` has one plan, or one per checkpoint. `planning` says how a planned one was chosen. `baseline` is the evaluation of GPTQ at the
-    same size, calibrated on English. `spread` (over draws of calibration text), `generation` and `numeric_noise` are None unless requested.
+    same size, calibrated on English. `theory` and `baseline_theory` are what the losses of both mean for the theory.
+    `spread` (over draws of calibration text), `generation` and `numeric_noise` are None unless requested.
     `computed_with` names versions, the device and the type of numbers.
     """
 
@@ -62,6 +70,8 @@ class RunResult(Displayed, StrictModel):
     plans: PlanSet
     evaluation: Evaluation
     baseline: Evaluation | None = None
+    theory: TheoryFindings
+    baseline_theory: TheoryFindings | None = None
     planning: Planning | None = None
     spread: Spread | None = None
     generation: list[GenerationResult] | None = None
@@ -128,10 +138,11 @@ class Chain:
 
     def run(self) -> RunResult:
         session, options = self.session, self.options
-        profile = session.profile(self._profiled)
+        profile = session.profile(session.split.calibration)
         screening = screen_profile(profile, bits=options.nominal_bits)
-        calibration = Calibration(profile, session.split.calibration, session.options, session.split.validation)
-        arms = self._arms(profile)
+        decides = session.profile(self._profiled, name=self._deciding)
+        calibration = Calibration(decides, session.split.calibration, session.options, session.split.validation)
+        arms = self._arms(decides)
         # A worker rounds the baseline while this process plans.
         ahead = {arm.prefix: self._round_ahead(arm, calibration) for arm in arms[1:] if session.workers.apart}
         stored = [self._store(arm, calibration, ahead.get(arm.prefix)) for arm in arms]
@@ -139,19 +150,24 @@ class Chain:
         # Languages lack a checkpoint only with --separate, which has no baseline: all arms are measured on the same text.
         measured = session.measure([arm.candidate for arm in stored], main.test)
         evaluations = [self._evaluate(arm, trial) for arm, trial in zip(stored, measured, strict=True)]
+        exposure = known_exposure(session.folder)
+        theory = [theory_findings(evaluation, profile, exposure=exposure) for evaluation in evaluations]
         result = RunResult(
             options=options,
             screening=screening,
             plans=main.decision.plans,
             evaluation=evaluations[0],
             baseline=evaluations[1] if len(evaluations) > 1 else None,
+            theory=theory[0],
+            baseline_theory=theory[1] if len(theory) > 1 else None,
             planning=main.decision.planning,
             spread=self._spread(main, evaluations[0]) if options.draws > 1 else None,
             generation=self._generate(main) if options.generate else None,
             numeric_noise=numeric_noise(session, main.test) if options.numeric_check else None,
             computed_with=session.computed_with,
         )
-        findings = _findings(result, profile)
+        session.store.write("theory.json", result.theory.model_dump_json(indent=1))
+        findings = _findings(result, profile, self._plots(result, profile))
         session.store.write("report.md", markdown_report(findings))
         session.store.write("report.html", html_report(findings))
         session.store.finish()
@@ -159,7 +175,24 @@ class Chain:
 
     @property
     def _profiled(self) -> Texts:
+        """The text whose profile decides."""
         return profiled_texts(self.session.split, self.options.quantizing())
+
+    @property
+    def _deciding(self) -> str:
+        """The file of that profile: that of all calibration text, or of a few passages."""
+        return PROFILE if self._profiled is self.session.split.calibration else _SERVED_PROFILE
+
+    def _plots(self, result: RunResult, profile: Profile) -> dict[str, str]:
+        """Files of the figures that Markdown links to, by title."""
+        files = {}
+        for relation in result.theory.relations:
+            if relation.r is not None:
+                file = f"{relation.quantity}.svg"
+                figure = relation_figure(relation.quantity, profile, result.evaluation)
+                self.session.store.write(file, render(figure, "svg"))
+                files[figure_title(relation)] = file
+        return files
 
     def _arms(self, profile: Profile) -> list[Arm]:
         arms = [(RUN, self.options.quantizing()), (BASELINE, baseline_options(self.options, profile))]
@@ -272,6 +305,8 @@ class Chain:
         """What every stage takes, estimated before the model is loaded."""
         costs, split, weights = self.session.costs, self.session.split, self.options.quantizing()
         stages = estimate_stages(costs, split, weights, baseline=self.options.baseline)
+        if self._deciding != PROFILE:
+            stages.insert(1, replace(costs.profiling(split.calibration), name="profiling all calibration text"))
         if self.options.draws > 1:
             again = estimate_stages(costs, split, weights)
             others = sum(stage.seconds for stage in again) * (self.options.draws - 1)
@@ -285,9 +320,10 @@ class Chain:
     def up_to_date(self) -> bool:
         """True if everything that the options request exists, for every arm."""
         session, store = self.session, self.session.store
-        if not store.valid("profile.json", session.profile_key(self._profiled)):
+        profiles = {PROFILE: session.split.calibration, self._deciding: self._profiled}
+        if not all(store.valid(name, session.profile_key(texts)) for name, texts in profiles.items()):
             return False
-        arms = self._arms(store.read("profile.json", Profile))
+        arms = self._arms(store.read(self._deciding, Profile))
         if not all(self._arm_done(arm) for arm in arms) or self.options.draws > 1:
             return False
         test = self._with_checkpoint(store.read(arms[0].plans, Decision).plans)
@@ -309,7 +345,7 @@ def _generation(code: str) -> str:
     return f"generation/{code}.json"
 
 
-def _findings(result: RunResult, profile: Profile) -> Findings:
+def _findings(result: RunResult, profile: Profile, plots: Mapping[str, str]) -> Findings:
     return Findings(
         result.evaluation,
         result.options.command,
@@ -319,4 +355,7 @@ def _findings(result: RunResult, profile: Profile) -> Findings:
         baseline=result.baseline,
         planning=result.planning,
         spread=result.spread,
+        theory=result.theory,
+        baseline_theory=result.baseline_theory,
+        plots=plots,
     )

@@ -13,7 +13,8 @@ from laaciq.evaluation.disparity import degradation_of, disparity_of
 from laaciq.evaluation.results import Evaluation, LanguageResult, Likelihood, Summary
 from laaciq.evaluation.verdict import verdict
 from laaciq.scoring.likelihood import bits_per_byte
-from laaciq.stats.estimate import Estimate
+from laaciq.stats.estimate import LEVEL, Estimate
+from laaciq.stats.multiplicity import benjamini_hochberg
 from laaciq.trials.losses import DRAWS, Losses
 from laaciq.trials.measurement import Measurement
 
@@ -42,10 +43,20 @@ def evaluate_measurements(
     relative = _losses(measurements, lambda m: m.original_nll, parallel=parallel, seed=seed)
     by_passage = _losses(measurements, lambda m: np.full(len(m.tokens), np.log(2)), parallel=parallel, seed=seed)
     loss, relative_bits, bits = (of_all.by_language() for of_all in (losses, relative, by_passage))
-    results = [
-        _language_result(m, loss.get(m.language), relative_bits.get(m.language), bits.get(m.language), parallel)
-        for m in measurements
-    ]
+    p = dict(zip(losses.codes, losses.joint.p_values(), strict=True)) if losses.codes else {}
+    results = _corrected(
+        [
+            _language_result(
+                m,
+                loss.get(m.language),
+                relative_bits.get(m.language),
+                bits.get(m.language),
+                p.get(m.language),
+                parallel,
+            )
+            for m in measurements
+        ]
+    )
     judged = [r.language for r in results if r.judged]
     disparity = None
     if len(judged) > 1:
@@ -85,9 +96,14 @@ def _losses(
 
 
 def _language_result(
-    measured: Measurement, loss: Estimate | None, relative: Estimate | None, bits: Estimate | None, parallel: bool
+    measured: Measurement,
+    loss: Estimate | None,
+    relative: Estimate | None,
+    bits: Estimate | None,
+    p: float | None,
+    parallel: bool,
 ) -> LanguageResult:
-    """An estimate is None for one document, whose noise nobody knows: the value stands alone."""
+    """Estimates and p are None for one document, whose noise nobody knows: the value stands alone."""
     spoken = language(measured.language)
     tokens, byte_count, nats = sum(measured.tokens), sum(measured.bytes), float(measured.loss.sum())
     loss = loss or _without_interval(nats / tokens)
@@ -111,8 +127,22 @@ def _language_result(
         top_agreement=sum(measured.agreed or ()) / tokens,
         served=measured.served,
         collapsed=collapsed,
+        p=None if p is None else float(p),
         hurt=loss.low > 0,
+        hurt_corrected=False,
     )
+
+
+def _corrected(results: list[LanguageResult]) -> list[LanguageResult]:
+    """With `hurt_corrected`: Benjamini and Hochberg's correction over the languages that are served."""
+    tested = {r.language: r.p for r in results if r.served and r.p is not None}
+    if not tested:
+        return results
+    adjusted = dict(zip(tested, benjamini_hochberg(list(tested.values())), strict=True))
+    return [
+        r.model_copy(update={"hurt_corrected": r.hurt and bool(adjusted.get(r.language, 1.0) < 1 - LEVEL)})
+        for r in results
+    ]
 
 
 def _without_interval(value: float) -> Estimate:
@@ -142,6 +172,7 @@ def _summary(results: list[LanguageResult], measurements: list[Measurement]) -> 
         worst_quarter=_mean_degradation(quarter),
         worst_quarter_languages=[r.language for r in quarter],
         hurt_share=sum(r.hurt for r in served) / len(served) if served else None,
+        hurt_corrected_share=sum(r.hurt_corrected for r in served) / len(served) if served else None,
         half_loss_passage_share=_half_loss_share(measurements),
         collapsed=[r.language for r in served if r.collapsed],
         not_served=[r.language for r in results if not r.served],

@@ -30,7 +30,9 @@ class LanguageResult(StrictModel):
     """One language. `degradation` is D(λ) = exp(ΔNLL per token) − 1, None where the language collapsed.
 
     `relative_bits` is ΔNLL/NLL, the relative increase in bits per byte; `bits_per_passage` is Δbits for the same content, on parallel
-    text only. `hurt`: the loss is beyond noise, its interval lies above zero.
+    text only. `p` tests that nothing is lost or gained; None for one document, whose noise is unknown. `hurt`: the loss is beyond noise,
+    its interval lies above zero, which is p < 0.05. `hurt_corrected`: it still is after Benjamini and Hochberg's correction of p for the number
+    of served languages.
     """
 
     language: LanguageCode
@@ -50,12 +52,16 @@ class LanguageResult(StrictModel):
     top_agreement: _Share
     served: bool
     collapsed: bool
+    p: _Share | None
     hurt: bool
+    hurt_corrected: bool
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.degradation is None) != self.collapsed:
             raise ValueError("a language has a degradation exactly if it did not collapse")
+        if self.hurt_corrected and not self.hurt:
+            raise ValueError("a loss that is within noise is beyond noise after a correction")
         if self.documents > self.passages:
             raise ValueError("a language has more documents than passages")
         for estimate in (self.loss, self.degradation, self.relative_bits, self.bits_per_passage):
@@ -99,14 +105,16 @@ class Disparity(StrictModel):
 class Summary(StrictModel):
     """All languages together. Averages are taken over ΔNLL per token and then converted to D, never over D.
 
-    `mean` and `worst_quarter` are None if no language is judged; `hurt_share` and `half_loss_passage_share` (the smallest share of passages
-    that accounts for half of all losses) if none is served. `worst_by` names the worst language by each measure.
+    `mean` and `worst_quarter` are None if no language is judged. `hurt_share`, `hurt_corrected_share` and `half_loss_passage_share` (the
+    smallest share of passages that accounts for half of all losses) are None if none is served.
+    `worst_by` names the worst language by each measure.
     """
 
     mean: float | None
     worst_quarter: float | None
     worst_quarter_languages: list[str]
     hurt_share: float | None
+    hurt_corrected_share: float | None
     half_loss_passage_share: float | None
     collapsed: list[str]
     not_served: list[str]
@@ -117,7 +125,7 @@ class Summary(StrictModel):
 class Evaluation(Displayed, StrictModel):
     """A quantized model against its original, by language."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     original: str
     quantized: str
     texts: str

@@ -88,7 +88,7 @@ class LeftAloneOptions(Options):
 
 
 class _BitsOption(Options):
-    bits: Bits = Field(default=4, description="Bits per code: 2, 3, 4, 6 or 8.")
+    bits: Bits = Field(default=4, description="Bits per code: 2 to 8.")
 
 
 class _GroupSizeOption(Options):

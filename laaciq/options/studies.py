@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from laaciq.errors import BadOption
 from laaciq.options.groups import GridOptions, LeftAloneOptions, MeasuredModelOptions, PassageOptions, ScaleOptions
 from laaciq.options.methods import METHODS, find_method
-from laaciq.options.values import BITS, Bits, Languages, SensitivityPart
+from laaciq.options.values import USUAL_BITS, Bits, Languages, SensitivityPart
 
 
 class SensitivityOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredModelOptions):
@@ -47,7 +47,7 @@ class SweepOptions(ScaleOptions, PassageOptions, LeftAloneOptions, MeasuredModel
     bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
 
-    bits: tuple[Bits, ...] = Field(default=BITS, description="Bits per code to try, for example '3,4'.")
+    bits: tuple[Bits, ...] = Field(default=USUAL_BITS, description="Bits per code to try, for example '3,4'.")
     method: TextFreeMethod = Field(default="rtn", description=_TEXT_FREE)
     tolerance: float = Field(
         default=0.05,

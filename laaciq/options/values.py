@@ -14,7 +14,9 @@ REFERENCE = "reference"
 BUILTIN = "builtin"
 # The `quant_method` in config.json of our checkpoints, by which transformers knows them.
 CHECKPOINT_METHOD = "laaciq"
-BITS = (2, 3, 4, 6, 8)
+BITS = (2, 3, 4, 5, 6, 7, 8)
+# What the sweep and the baseline try unless told otherwise: 5 and 7 bits are seldom stored, and no kernel reads them.
+USUAL_BITS = (2, 3, 4, 6, 8)
 # Bits of scales, of kept weights, and of everything that is not quantized.
 FULL_BITS = 16
 # Largest percentage of weights that may stay in 16 bits: beyond it, more bits for all weights are cheaper.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laaciq.options import BITS, FULL_BITS, RunOptions, WeightOptions
+from laaciq.options import FULL_BITS, USUAL_BITS, RunOptions, WeightOptions
 from laaciq.options.methods import find_method
 from laaciq.planning.rules import held_out, served_languages
 from laaciq.profiling.results import Profile
@@ -34,6 +34,6 @@ def _block_budget(budget: float, options: RunOptions, profile: Profile) -> float
 
 def plain_grid(budget: float) -> tuple[int, int]:
     """Bits and group size of the largest symmetric grid within a budget in bits per weight; the smallest grid if none fits."""
-    sizes = {(bits, group): bits + FULL_BITS / group for bits in BITS for group in _GROUP_SIZES}
+    sizes = {(bits, group): bits + FULL_BITS / group for bits in USUAL_BITS for group in _GROUP_SIZES}
     within = [grid for grid, size in sizes.items() if size <= budget + 1e-9]
-    return max(within, key=lambda grid: (sizes[grid], grid[0])) if within else (BITS[0], _GROUP_SIZES[-1])
+    return max(within, key=lambda grid: (sizes[grid], grid[0])) if within else (USUAL_BITS[0], _GROUP_SIZES[-1])

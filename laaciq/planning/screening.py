@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from laaciq.errors import BadOption
+from laaciq.evaluation.theory import GAUSSIAN_KURTOSIS
 from laaciq.options import OUTLIER_KURTOSIS, Options
 from laaciq.strict import StrictModel
 
@@ -33,7 +34,7 @@ class ScreeningThresholds(Options):
     outlier_kurtosis: float = OUTLIER_KURTOSIS
     outlier_fraction_range: float = 0.02
     safe_bits: int = 8
-    gaussian_kurtosis: float = 5.0
+    gaussian_kurtosis: float = GAUSSIAN_KURTOSIS
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -13,6 +13,7 @@ from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.products import (
     FEW_TOKENS,
+    KERNEL_BITS,
     PackedMatrix,
     Packing,
     packed_product,
@@ -43,6 +44,8 @@ def _why_no_product(plan: TensorPlan) -> str | None:
         return f"Triton kernels keep no weights in 16 bits; {plan.keep:g} % are kept here"
     if plan.rank:
         return f"Triton kernels have no low-rank correction; it has rank {plan.rank} here"
+    if plan.bits not in KERNEL_BITS:
+        return f"Triton kernels have no codes of {plan.bits} bits; these are dequantized, which is slower"
     needed = Packing.of(plan).unit_codes
     if plan.shape[1] % needed:
         return (

@@ -14,6 +14,8 @@ from laaciq.quantization.plan import TensorPlan
 # Up to as many tokens, a product reads the codes themselves. With more it takes less time to dequantize the weights first, into memory that the
 # next layer uses again, and to multiply in 16 bits.
 FEW_TOKENS = 32
+# Widths that kernels read: those of which whole codes fill one word of 32 bits, or three. At 5 and 7 bits it takes five and seven words.
+KERNEL_BITS = (2, 3, 4, 6, 8)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,17 @@ from laaciq.corpus import language
 from laaciq.engine.escaping import printable, shown_command
 from laaciq.errors import UnknownLanguage
 from laaciq.evaluation.verdict import rough_intervals
+from laaciq.profiling.results import Profile
 from laaciq.report.figures import COLOURS, MARKERS, label_plainly, legend_below, new_figure, styled
 from laaciq.report.page import bullets, code, drawing, heading, page, paragraph, table
+from laaciq.report.theory_section import (
+    CLAIM,
+    caption,
+    relation_cells,
+    relation_figure,
+    relation_sentence,
+    theory_sentences,
+)
 from laaciq.studies.comparison import Comparison, Made, Row
 
 # A logarithmic axis has no zero: losses below this are drawn here.
@@ -28,6 +37,7 @@ HEADS = (
     "seconds",
     "left alone",
 )
+THEORY_HEADS = ("method", "r(R̂, D)", "p", "r(κ_eff, D)", "p", "g, low exposure", "g, other scripts")
 FOOT = (
     "Bits per weight count codes, scales, zero points and padding, and 16 bits for what was left alone: over the weights of the blocks, "
     "and over the whole model. D is the relative increase in perplexity; the interval is that of the largest D of any language. Disparity is "
@@ -85,7 +95,8 @@ def _calibration_name(comparison: Comparison) -> str:
         return comparison.calibration
 
 
-def compare_html(comparison: Comparison) -> str:
+def compare_html(comparison: Comparison, profile: Profile | None = None) -> str:
+    """The page. A `profile` adds plots of its quantities against the losses of the best method."""
     failed = [f"{row.method}: {row.reason}" for row in comparison.failed]
     return page(
         title(comparison),
@@ -103,6 +114,7 @@ def compare_html(comparison: Comparison) -> str:
             heading("All methods"),
             table(HEADS, map(cells, comparison.measured), label="All methods"),
             *map(paragraph, footnotes(comparison)),
+            *_theory_part(comparison, profile),
             heading("How each was made"),
             bullets(_described(row.method, row.made) for row in comparison.measured if row.made),
             *([heading("Without a result"), bullets(failed)] if failed else []),
@@ -110,6 +122,41 @@ def compare_html(comparison: Comparison) -> str:
             code(shown_command(comparison.command)),
         ],
     )
+
+
+def relation_lines(comparison: Comparison) -> list[str]:
+    """r(R̂, D) and r(κ_eff, D) of each method, a line each; one line alone where no method has the relation."""
+    lines: list[str] = []
+    reasons: dict[str, None] = {}
+    for row in comparison.measured:
+        for relation in comparison.theory[row.method].relations if row.method in comparison.theory else []:
+            if relation.r is None:
+                reasons[relation_sentence(relation)] = None
+            else:
+                lines.append(f"{row.method}: {relation_sentence(relation)}")
+    return [*reasons, *lines]
+
+
+def _theory_part(comparison: Comparison, profile: Profile | None) -> list[str]:
+    """What the losses of each method mean for the theory."""
+    rows = [row for row in comparison.measured if row.method in comparison.theory]
+    if not rows:
+        return []
+    cells = [[row.method, *relation_cells(comparison.theory[row.method])] for row in rows]
+    parts = [
+        heading("What this means for the theory"),
+        paragraph(CLAIM),
+        table(THEORY_HEADS, cells, label="The theory, by method"),
+        bullets(f"{row.method}: {' '.join(theory_sentences(comparison.theory[row.method]))}" for row in rows),
+    ]
+    best, evaluation = comparison.theory[rows[0].method], rows[0].evaluation
+    if profile is None or evaluation is None:
+        return parts
+    return parts + [
+        drawing(relation_figure(relation.quantity, profile, evaluation), f"{rows[0].method}. {caption(relation)}")
+        for relation in best.relations
+        if relation.r is not None
+    ]
 
 
 @styled

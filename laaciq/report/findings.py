@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread
+from laaciq.evaluation.theory import TheoryFindings
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
@@ -17,7 +18,8 @@ class Findings:
     """An evaluation, and what else is known. `command` reproduces it, in an environment such as it was `computed_with`.
 
     A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
-    plan was made, a `spread` what other draws of calibration text gave.
+    plan was made, a `spread` what other draws of calibration text gave, `theory` and `baseline_theory` what the losses mean for the theory.
+    `plots` are files beside a report in Markdown, by the titles of their figures.
     """
 
     evaluation: Evaluation
@@ -28,3 +30,6 @@ class Findings:
     baseline: Evaluation | None = None
     planning: Planning | None = None
     spread: Spread | None = None
+    theory: TheoryFindings | None = None
+    baseline_theory: TheoryFindings | None = None
+    plots: Mapping[str, str] = field(default_factory=dict)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from laaciq.engine.escaping import html_text, shown_command
 from laaciq.evaluation.results import Evaluation, LanguageResult
+from laaciq.evaluation.theory import TheoryFindings
 from laaciq.planning.results import Planning
 from laaciq.profiling.results import Profile
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
 from laaciq.report.findings import Findings
-from laaciq.report.page import code, description_list, details, drawing, heading, page, paragraph, scrolling, verdict
+from laaciq.report.page import (
+    bullets,
+    code,
+    description_list,
+    details,
+    drawing,
+    heading,
+    page,
+    paragraph,
+    scrolling,
+    verdict,
+)
 from laaciq.report.plan_plots import agreement_figure, front_figure
-from laaciq.report.profile_plots import CAPTIONS, KURTOSIS_CAPTION, kurtosis_against_degradation, profile_figures
+from laaciq.report.profile_plots import CAPTIONS, profile_figures
+from laaciq.report.theory_section import CLAIM, caption, relation_figure, relation_sentence, theory_sentences
 
 
 def html_report(findings: Findings) -> str:
@@ -36,7 +49,8 @@ def html_report(findings: Findings) -> str:
             _more_statistics(evaluation),
             _ranks(evaluation),
             *(_planning(findings.planning) if findings.planning else []),
-            *(_profile(findings.profile, evaluation) if findings.profile else []),
+            *(_theory(findings, findings.theory, findings.profile) if findings.theory and findings.profile else []),
+            *(_profile(findings.profile) if findings.profile else []),
             heading("Definitions"),
             description_list((html_text(term), html_text(text)) for term, text in wording.definitions(evaluation)),
             heading("Reproduce"),
@@ -88,14 +102,25 @@ def _planning(planning: Planning) -> list[str]:
     return parts
 
 
-def _profile(profile: Profile, evaluation: Evaluation) -> list[str]:
+def _theory(findings: Findings, theory: TheoryFindings, profile: Profile) -> list[str]:
+    baseline, evaluation = findings.baseline_theory, findings.evaluation
+    parts = [heading("What this means for the theory"), paragraph(CLAIM), bullets(theory_sentences(theory))]
+    if baseline is not None:
+        parts.append(paragraph(f"With the {wording.BASELINE}: {' '.join(map(relation_sentence, baseline.relations))}"))
+    return parts + [
+        drawing(relation_figure(relation.quantity, profile, evaluation), caption(relation))
+        for relation in theory.relations
+        if relation.r is not None
+    ]
+
+
+def _profile(profile: Profile) -> list[str]:
     parts = [heading("Weights and activations"), paragraph(wording.EXPLANATION)]
     if profile.sampled:
         # What languages do to the blocks was read from a few passages: enough to see which are served, too few to explain a loss.
         parts.append(paragraph(wording.sampled_sentence(profile)))
         figures = {name: figure for name, figure in profile_figures(profile).items() if name != "fractions"}
     else:
-        parts.append(drawing(kurtosis_against_degradation(profile, evaluation), KURTOSIS_CAPTION))
         figures = profile_figures(profile)
     return parts + [drawing(figure, CAPTIONS[name]) for name, figure in figures.items()]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from laaciq.engine.escaping import html_text, markdown_block, markdown_code, markdown_text, shown_command
 from laaciq.evaluation.results import Evaluation
+from laaciq.evaluation.theory import TheoryFindings
 from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 from laaciq.report.findings import Findings
+from laaciq.report.theory_section import CLAIM, relation_sentence, theory_sentences
 
 
 def markdown_report(findings: Findings) -> str:
@@ -28,6 +30,7 @@ def markdown_report(findings: Findings) -> str:
         *([markdown_text(disagreement)] if disagreement else []),
         *folded("More statistics", wording.disparity_details(evaluation)),
         *(["## The plan", markdown_text(" ".join(wording.planning_sentences(planning)))] if planning else []),
+        *(_theory(findings.theory, findings) if findings.theory else []),
         "## Definitions",
         "\n".join(f"- **{term}**: {markdown_text(meaning)}" for term, meaning in wording.definitions(evaluation)),
         "## Reproduce",
@@ -35,6 +38,16 @@ def markdown_report(findings: Findings) -> str:
         markdown_block(shown_command(findings.command)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _theory(theory: TheoryFindings, findings: Findings) -> list[str]:
+    baseline, plots = findings.baseline_theory, findings.plots
+    parts = ["## What this means for the theory", markdown_text(CLAIM)]
+    parts.append("\n".join(f"- {markdown_text(sentence)}" for sentence in theory_sentences(theory)))
+    if baseline is not None:
+        sentences = " ".join(map(relation_sentence, baseline.relations))
+        parts.append(markdown_text(f"With the {wording.BASELINE}: {sentences}"))
+    return parts + [f"![{markdown_text(title)}]({file})" for title, file in plots.items()]
 
 
 def folded(summary: str, sentences: list[str]) -> list[str]:

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import SymmetricalLogLocator
 from scipy.stats import norm
 
-from laaciq.evaluation.results import Evaluation
 from laaciq.profiling.results import Profile
 from laaciq.profiling.routing import block_of, language_routings
 from laaciq.report.figures import BLUE, GREY, VERMILION, label_plainly, new_figure, styled
@@ -21,7 +20,6 @@ CAPTIONS = {
     "separate blocks, and the most different language is at the top.",
     "top-shares": "Share of a tensor's magnitude that its largest weights hold, one line per tensor.",
 }
-KURTOSIS_CAPTION = "Effective kurtosis κ_eff against degradation D with 95 % intervals, one dot per language."
 
 
 def profile_figures(profile: Profile) -> dict[str, Figure]:
@@ -101,20 +99,4 @@ def top_share_curves(profile: Profile) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel="largest weights, %", ylabel="share of magnitude, %")
     label_plainly(axes.xaxis)
     label_plainly(axes.yaxis)
-    return figure
-
-
-@styled
-def kurtosis_against_degradation(profile: Profile, evaluation: Evaluation) -> Figure:
-    """κ_eff(λ) against D(λ): the central correlation of the theory, on this model."""
-    figure, axes = new_figure(4.5)
-    by_code = {r.language: r for r in profile.languages}
-    for result in evaluation.judged:
-        if result.language in by_code and (loss := result.degradation) is not None:
-            kurtosis = by_code[result.language].effective_kurtosis
-            bars = [[max(0.0, 100 * (loss.value - loss.low))], [max(0.0, 100 * (loss.high - loss.value))]]
-            axes.errorbar(kurtosis, 100 * loss.value, yerr=bars, fmt="o", color=BLUE, alpha=0.6, markersize=4)
-            place = (kurtosis, 100 * loss.value)
-            axes.annotate(result.language, place, fontsize=7, xytext=(3, 3), textcoords="offset points")
-    axes.set(xlabel="effective kurtosis κ_eff", ylabel="degradation D, %")
     return figure

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from laaciq.engine.display import Displayed
 from laaciq.evaluation import Evaluation, LanguageResult
+from laaciq.evaluation.theory import TheoryFindings
 from laaciq.strict import StrictModel
 
 
@@ -46,9 +47,10 @@ class Row(StrictModel):
 
 
 class Comparison(Displayed, StrictModel):
-    """`calibration` is as requested: 'all', a language code, or the path of texts."""
+    """`calibration` is as requested: 'all', a language code, or the path of texts. `theory` is what the losses of each measured method mean for
+    the theory, by its name."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     model: str
     texts: str
     bits: int
@@ -56,6 +58,7 @@ class Comparison(Displayed, StrictModel):
     passages: int
     languages: list[str]
     rows: list[Row]
+    theory: dict[str, TheoryFindings]
     command: str
 
     def __getitem__(self, method: str) -> Row:

@@ -36,6 +36,10 @@ def test_the_table_names_languages_loss_and_next_command(finished):
     assert "swa Swahili" in shown
     assert "laaciq check" in shown
     assert "report.html" in shown
+    words = " ".join(shown.split())
+    assert "r(R̂, D) is undefined: no block is an outlier block" in words
+    assert "r(κ_eff, D) is undefined: 3 languages are too few, and 4 are needed" in words
+    assert "after correction for their number" in words
 
 
 def test_the_run_can_be_repeated_by_its_recipe(finished):
@@ -80,7 +84,7 @@ def test_evaluate_takes_what_run_made(finished):
     [
         ["run", "/nowhere"],
         ["run", "--languages", "xyz"],
-        ["run", "--bits", "5"],
+        ["run", "--bits", "9"],
         ["run", "--method", "magic"],
         ["run", "--group-size", "many"],
         ["run", "--texts", "/nowhere"],

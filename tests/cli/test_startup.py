@@ -25,7 +25,7 @@ def start(*words, **environment):
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [(["--help"], 0), (["run", "--help"], 0), (["methods"], 0), (["texts"], 0), (["run", "--bits", "5"], 2)],
+    [(["--help"], 0), (["run", "--help"], 0), (["methods"], 0), (["texts"], 0), (["run", "--bits", "9"], 2)],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_nothing_heavy_is_imported(words, status):

@@ -34,7 +34,9 @@ def language(code, value=0.0, low=None, high=None, *, served=True, collapsed=Fal
         top_agreement=1.0,
         served=served,
         collapsed=collapsed,
+        p=None,
         hurt=False,
+        hurt_corrected=False,
     )
 
 
@@ -64,6 +66,7 @@ def written(tmp_path):
             worst_quarter=None,
             worst_quarter_languages=[],
             hurt_share=None,
+            hurt_corrected_share=None,
             half_loss_passage_share=None,
             collapsed=[r.language for r in languages if r.served and r.collapsed],
             not_served=[r.language for r in languages if not r.served],

@@ -29,7 +29,15 @@ def comparison(documents):
     made = Made(by="a", settings="b", block_bits_per_weight=4, model_bits_per_weight=5, layers=1, seconds=1)
     row = Row(method="gptq", bits=4, reads_text=True, made=made, evaluation=evaluation(LOSSES, documents=documents))
     return Comparison(
-        model="m", texts="t", bits=4, calibration="all", passages=8, languages=list(LOSSES), rows=[row], command="c"
+        model="m",
+        texts="t",
+        bits=4,
+        calibration="all",
+        passages=8,
+        languages=list(LOSSES),
+        rows=[row],
+        theory={},
+        command="c",
     )
 
 

@@ -55,7 +55,7 @@ def test_widening_takes_no_more_than_it_must():
     assert fit(odd, bits=pack_quantized.BITS, groups=None) is None
 
 
-@given(bits=st.sampled_from([2, 3, 4, 6, 8]), rows=st.integers(1, 3), count=st.integers(1, 70), seed=st.integers(0, 99))
+@given(bits=st.sampled_from(BITS), rows=st.integers(1, 3), count=st.integers(1, 70), seed=st.integers(0, 99))
 def test_words_hold_a_stream_of_bits(bits, rows, count, seed):
     codes = torch.randint(0, 2**bits, (rows, count), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
     words = pack_words(codes, bits)

@@ -24,9 +24,9 @@ from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.routing import language_routings
 from laaciq.quantization import Calibration
+from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.quantization.model import quantize_layers
-from laaciq.quantization.second_moments import second_moments
 from laaciq.report.profile_plots import profile_figures
 from laaciq.report.profile_report import profile_html
 from laaciq.trials.quantized_copy import copy_of
@@ -98,8 +98,8 @@ def test_second_moments_are_of_the_tokens_that_the_router_sends(model, texts):
     some = texts.at(range(4))
     weights = dict.fromkeys(some.languages, 1 / 3)
     layers = [linear for linear in model.anatomy.linears if linear.block == 0 and linear.expert is not None]
-    passages = {code: prepare_whole(model, some[code], OPTIONS) for code in weights}
-    moments = second_moments(model, layers, passages)
+    stream = BlockStream(model, Calibration(None, some, OPTIONS), weights)
+    moments = {name: seen.moments for name, seen in stream.second_moments(0, layers).items()}
     expected, _ = plain_moments(copy_of(model), some, weights)
     for layer in layers:
         if "down_proj" not in layer.name:

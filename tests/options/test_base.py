@@ -96,7 +96,7 @@ def test_none_stands_for_an_option_that_was_not_given():
 @pytest.mark.parametrize(
     ("verb", "options", "sentence"),
     [
-        ("run", {"bits": 5}, "5 bits are not supported: give one of 2, 3, 4, 6, 8"),
+        ("run", {"bits": 9}, "9 bits are not supported: give one of 2, 3, 4, 5, 6, 7, 8"),
         ("run", {"group_size": 0}, "group size 0 is out of range"),
         ("run", {"method": "gtpq"}, "unknown method 'gtpq': did you mean 'gptq'?"),
         ("run", {"method": "rtn", "keep": 11.0}, "11 % of the weights cannot stay in 16 bits: give 0 to 10"),
@@ -127,7 +127,7 @@ def test_none_stands_for_an_option_that_was_not_given():
         ("run", {"model": "\udcff"}, "--model '\\udcff' is not a name in UTF-8"),
         ("run", {"passages": 0}, "--passages cannot be 0"),
         ("sweep", {"bits": ()}, "--bits is empty"),
-        ("sweep", {"bits": (4, 5)}, "5 bits are not supported"),
+        ("sweep", {"bits": (4, 9)}, "9 bits are not supported"),
         ("sweep", {"tolerance": -0.1}, "--tolerance cannot be -0.1"),
         ("gateway", {"protect": 0}, "--protect cannot be 0"),
         ("mixture", {"calibration_passages": (2, 0)}, "--calibration-passages 0 is too few"),

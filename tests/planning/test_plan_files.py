@@ -63,7 +63,7 @@ def without_one(plan):
         (first(tables=2), "tables of scales"),
         (first(bits=3.0), r"tensors\.0\.bits should be a valid integer"),
         (first(bits="3"), r"tensors\.0\.bits should be a valid integer"),
-        (first(bits=5), "5 bits"),
+        (first(bits=9), "9 bits"),
         (first(group_size=0), "group size 0"),
         (first(keep=50.0), "50 %"),
         (first(keep=float("nan")), r"NaN or infinity at tensors\.0\.keep"),

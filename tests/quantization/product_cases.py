@@ -6,10 +6,9 @@ import sys
 
 import torch
 
-from laaciq.options import BITS
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.products import PackedMatrix, Packing, packed_product, packed_weights
+from laaciq.quantization.products import KERNEL_BITS, PackedMatrix, Packing, packed_product, packed_weights
 from laaciq.quantization.stored import stored_tensors
 
 # Outputs that fill no tile; scales by group, also a last one that is short and ones that divide a unit, by row and for all.
@@ -20,7 +19,7 @@ LONG = {8: (3, 2560), 6: (3, 2560)}
 
 def main(device: str) -> None:
     torch.manual_seed(0)
-    shapes = [(bits, shape, group_size) for bits in BITS for shape, group_size in SHAPES.items()]
+    shapes = [(bits, shape, group_size) for bits in KERNEL_BITS for shape, group_size in SHAPES.items()]
     shapes += [(bits, shape, 64) for bits, shape in LONG.items()]
     for number, (bits, shape, group_size) in enumerate(shapes):
         # Both kinds of grid at each bit width, and with each kind of scales.

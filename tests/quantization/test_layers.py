@@ -40,6 +40,8 @@ def test_what_runs_on_int4_kernels(changes):
         ({"group_size": 16}, torch.bfloat16, "cpu", "do not fit groups of 16"),
         ({"keep": 1.0}, torch.bfloat16, "cuda", "1 % are kept here"),
         ({"rank": 2}, torch.bfloat16, "cuda", "no low-rank correction; it has rank 2 here"),
+        ({"bits": 5}, torch.bfloat16, "cuda", "no codes of 5 bits"),
+        ({"bits": 7}, torch.bfloat16, "cuda", "no codes of 7 bits"),
         ({"bits": 3, "shape": (64, 48)}, torch.bfloat16, "cuda", "in multiples of 32; this layer has 48"),
     ],
 )

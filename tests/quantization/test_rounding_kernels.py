@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laaciq.options import BITS
 from laaciq.quantization import rounding_kernels
 from laaciq.quantization.compensation import refine_codes
 from laaciq.quantization.rounding_kernels import BLOCK, kernels_for, numba_cpu, plain
@@ -23,7 +24,7 @@ from tests.quantization.rounding_cases import compare, halves, make_stack
     st.integers(0, 2**16),
     st.integers(1, 150),
     st.integers(1, BLOCK),
-    st.sampled_from([2, 3, 4, 6, 8]),
+    st.sampled_from(BITS),
     st.sampled_from([16, 64, "channel", "tensor"]),
     st.booleans(),
     st.sampled_from([0.0, 3.0]),

@@ -86,3 +86,20 @@ def test_noise_has_the_covariance_that_parts_add_up_to(seed):
     assert np.cov(noise.T) == pytest.approx(expected, abs=0.12 * expected.diagonal().max())
     order = np.array([2, 0, 1])
     assert joint.reordered(order).linear(np.eye(3)[np.argsort(order)]).covariance == pytest.approx(expected)
+
+
+def test_p_is_students_where_nothing_is_skewed():
+    sample = [1.0, 2.0, 4.0, 6.0, 7.0]
+    assert joint_of(sample).p_values()[0] == pytest.approx(stats.ttest_1samp(sample, 0).pvalue)
+    assert joint_of([-2.0, -1.0, 0.0, 1.0, 2.0]).p_values()[0] == 1.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), shift=st.floats(-1, 1))
+def test_p_is_the_level_at_which_the_interval_ends_at_zero(seed, shift):
+    joint = joint_of(*(np.random.default_rng(seed).exponential(size=(3, 7)) + shift - 1))
+    p = joint.p_values()
+    for place, value in enumerate(joint.values):
+        if p[place] < 1:
+            below, above = joint.margins(p[place] / 2)
+            assert (below if value > 0 else above)[place] == pytest.approx(abs(value))

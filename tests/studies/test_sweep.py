@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import laaciq
 from laaciq.corpus import Split
 from laaciq.models import find_model, load
-from laaciq.options import BITS, MeasureOptions, SweepOptions, WeightOptions
+from laaciq.options import USUAL_BITS, MeasureOptions, SweepOptions, WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.checkpoint import apply_checkpoint, write_checkpoint
 from laaciq.stats.estimate import Estimate
@@ -61,11 +61,11 @@ def test_more_bits_less_loss(model, texts, measured):
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
     result = swept(model, texts)
     assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
-    assert len(measured) == len(BITS) * len(FEW)
-    assert result.bits == BITS
+    assert len(measured) == len(USUAL_BITS) * len(FEW)
+    assert result.bits == USUAL_BITS
     assert result.languages == FEW
     # A random model may gain from quantization by chance; what is sure is how far it moves.
-    moved = [np.mean([abs(result.degradation[code][bits].value) for code in FEW]) for bits in BITS]
+    moved = [np.mean([abs(result.degradation[code][bits].value) for code in FEW]) for bits in USUAL_BITS]
     assert moved == sorted(moved, reverse=True)
     for code in FEW:
         assert result.tolerated_bits[code] == tolerated_bits(result.degradation[code], result.tolerance)
@@ -125,7 +125,7 @@ def test_a_language_that_is_not_served_is_left_out(model, texts):
 
 
 @given(
-    st.dictionaries(st.sampled_from(BITS), st.none() | st.floats(0, 0.1), min_size=1),
+    st.dictionaries(st.sampled_from(USUAL_BITS), st.none() | st.floats(0, 0.1), min_size=1),
     st.sampled_from([0.0, 0.02, 0.05, 0.2]),
 )
 def test_tolerated_bits_by_definition(ends, tolerance):
