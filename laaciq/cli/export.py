@@ -26,7 +26,7 @@ def export(
     from laaciq.cli.tables import folding_table
     from laaciq.commands.export import export as export_verb
     from laaciq.engine.progress import TerminalProgress
-    from laaciq.exporting.vllm import rules_sentence
+    from laaciq.exporting.runtime_rules import rules_sentence
 
     result = export_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
     if as_json:
@@ -42,8 +42,7 @@ def export(
         first, count = result.folded[0], _counted(len(result.folded), "tensor")
         lines.append(f"Folded: {count}; {first.tensor} to {first.folded_to}, because {first.reason}.")
     lines += result.notes
-    if result.vllm is not None:
-        lines.append(rules_sentence(result.vllm))
+    lines += [rules_sentence(runtime, rules) for runtime, rules in result.runtimes.items() if rules]
     print_table(*lines)
     if result.before is not None and result.after is not None:
         print_table(folding_table(result.before, result.after))

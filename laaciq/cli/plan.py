@@ -34,6 +34,7 @@ def plan(
 
     from laaciq.commands.plan import plan as plan_verb
     from laaciq.engine.progress import TerminalProgress
+    from laaciq.planning.runtimes import RUNTIMES
     from laaciq.report.wording import planning_sentences
 
     planning = plan_verb(**given, out=out, overwrite=overwrite, device=device, progress=TerminalProgress())
@@ -43,10 +44,12 @@ def plan(
     print_table(_bits_table(planning))
     if planning.front:
         print_table(_front_table(planning))
-    size = planning.plan.size
+    size, rules = planning.plan.size, RUNTIMES[options.runtime]
+    in_file = f" In a file for {rules.name}: {rules.block_bits_per_weight(planning.plan.in_blocks):.2f} in the blocks."
     print_table(
         *planning_sentences(planning),
-        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
+        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model."
+        + (in_file if rules.bits_per_weight is not None else ""),
     )
     print_lines(
         f"Next: {shell_command(['laaciq', 'quantize', options.model, '--plan', str(out), '--out', 'checkpoint'])}"

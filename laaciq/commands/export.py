@@ -14,6 +14,7 @@ from laaciq.errors import BadOption
 from laaciq.exporting.folding import changes_numbers, evaluate_folding
 from laaciq.exporting.formats import FORMATS
 from laaciq.exporting.results import Exported, Misfit
+from laaciq.exporting.runtime_rules import require_format, require_rules
 from laaciq.exporting.source import read_source, weight_bytes
 from laaciq.models import find_model
 from laaciq.options import ExportOptions
@@ -37,11 +38,14 @@ def export(
     """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`; options as in `ExportOptions`. Another finished export is replaced
     only with `overwrite`.
 
-    What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared scales. If that changes what the model
-    computes, the model is measured before and after on `texts`, against the original: name it with `against`.
+    What `runtime` would not load is an error. So is what the format cannot carry; with `fold`, that is stored in 16 bits or with the shared
+    scales. If that changes what the model computes, the model is measured before and after on `texts`, against the original: name it with
+    `against`.
     """
     progress = progress or default_progress()
     chosen = ExportOptions.of(checkpoint=checkpoint, format=format, **options)
+    if chosen.runtime is not None:
+        require_format(chosen.runtime, format)
     source, folder = read_source(checkpoint), Path(out)
     misfits = FORMATS[format].misfits(source)
     if misfits and not chosen.fold:
@@ -49,6 +53,10 @@ def export(
     if sum(misfit.folded_to == "16 bits" for misfit in misfits) == sum(plan.quantized for plan in source.plan.tensors):
         first = f"{misfits[0].tensor}: {misfits[0].reason}" if misfits else "nothing in it is quantized"
         raise BadOption(f"{format} can carry nothing of {checkpoint} ({first}): export to another format")
+    rules = FORMATS[format].rules(source, misfits)
+    if chosen.runtime is not None:
+        rules = {chosen.runtime: rules.get(chosen.runtime, [])}
+        require_rules(chosen.runtime, rules[chosen.runtime])
     changed = changes_numbers(source, misfits)
     if changed and chosen.against is None:
         raise BadOption(
@@ -79,7 +87,7 @@ def export(
             layouts=written.layouts,
             widened=written.widened,
             folded=misfits,
-            vllm=written.vllm,
+            runtimes=rules,
             notes=written.notes,
             before=before,
             after=after,

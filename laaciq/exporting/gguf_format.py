@@ -6,7 +6,7 @@ from pathlib import Path
 
 from laaciq.exporting.contents import Coded, read_contents
 from laaciq.exporting.gguf import from_codes, write_gguf
-from laaciq.exporting.results import Misfit, Written
+from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import CheckpointSource
 
 
@@ -22,6 +22,10 @@ class GgufFormat:
                 misfits.append(Misfit.of(stored.plan, blocks if isinstance(blocks, str) else None))
         return [misfit for misfit in misfits if misfit is not None]
 
+    def rules(self, source: CheckpointSource, misfits: list[Misfit]) -> dict[str, list[Rule]]:
+        """llama.cpp loads every type of block that is written, also mixed."""
+        return {}
+
     def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         written = write_gguf(source.folder, folder)
         quantized = {plan.name for plan in source.plan.tensors if plan.quantized}
@@ -34,4 +38,4 @@ class GgufFormat:
             )
         if not written.for_transformers:
             notes.append("Its rotary embeddings are scaled, which transformers does not read from GGUF: use llama.cpp.")
-        return Written(layouts=written.types, widened=sum(tensor.widened for tensor in carried), vllm=None, notes=notes)
+        return Written(layouts=written.types, widened=sum(tensor.widened for tensor in carried), notes=notes)

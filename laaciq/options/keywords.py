@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from laaciq.options.values import Effort, Objective, Runtime, SensitivityPart
+from laaciq.options.values import Effort, ExportRuntime, Objective, Runtime, SensitivityPart
 
 _GroupSize = int | Literal["channel", "tensor"]
 
@@ -139,6 +139,7 @@ class SurveyKeywords(_ReadKeywords, total=False):
 
 class ExportKeywords(_MeasureKeywords, total=False):
     passages: int
+    runtime: ExportRuntime | None
     against: str | Path | None
     fold: bool
 
