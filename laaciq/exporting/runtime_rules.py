@@ -18,7 +18,7 @@ def check_rules(
         Rule(rule=rule.words, broken_by=[name for name, layer in layers.items() if not rule.holds(layer)])
         for rule in runtime.rules_for(export_format)
     ]
-    if runtime.fuses:
+    if runtime.alike is not None:
         words = "layers that it fuses stored alike (q, k, v; gate, up; experts)"
         rules.append(Rule(rule=words, broken_by=_unlike(runtime, layers, left)))
     return rules

@@ -17,8 +17,8 @@ from laaciq.quantization.plan import TensorPlan
 
 # vLLM fuses these projections of a block into one matrix under the name before them, so they must be stored alike.
 _FUSED = {"qkv_proj": {"q_proj", "k_proj", "v_proj"}, "gate_up_proj": {"gate_proj", "up_proj"}}
-# The experts of a block are one layer for vLLM.
-_EXPERT = re.compile(r"^(.*\.experts)\.\d+\.[^.]+$")
+# An expert's projection: the experts of its block, its number, the projection.
+EXPERT = re.compile(r"^(.*\.experts)\.(\d+)\.([^.]+)$")
 _MARLIN_GROUPS = (32, 64, 128)
 # Bits per weight of ggml's blocks of 32 weights, scales included.
 BLOCK = 32
@@ -51,9 +51,9 @@ class LayerRule:
 @dataclass(frozen=True)
 class RuntimeRules:
     """`reads` are the export formats that the runtime reads, `formats` the storage formats to plan with. `rules` hold for every quantized
-    layer, `format_rules` for those of one export format. `fuses`: layers that vLLM fuses must be stored alike. `token_matrices`: embeddings
-    and heads may be quantized. `bits_per_weight` is what a quantized matrix takes in the runtime's file, None if that is what our checkpoint
-    takes.
+    layer, `format_rules` for those of one export format. `alike` gives one name to all layers that must be stored alike. `token_matrices`:
+    embeddings and heads may be quantized. `bits_per_weight` is what a quantized matrix takes in the runtime's file, None if that is what our
+    checkpoint takes.
     """
 
     name: str
@@ -61,7 +61,7 @@ class RuntimeRules:
     formats: Mapping[Effort, list[StorageFormat]]
     rules: tuple[LayerRule, ...] = ()
     format_rules: Mapping[str, tuple[LayerRule, ...]] = field(default_factory=dict)
-    fuses: bool = False
+    alike: Callable[[str], str] | None = None
     token_matrices: bool = True
     bits_per_weight: Callable[[TensorPlan], float] | None = None
 
@@ -87,19 +87,26 @@ class RuntimeRules:
 
     def group_name(self, name: str) -> str:
         """A name that is the same for all layers that must be stored alike."""
-        return fused_name(name) if self.fuses else name
+        return name if self.alike is None else self.alike(name)
 
     def rules_for(self, export_format: str) -> tuple[LayerRule, ...]:
         return (*self.rules, *self.format_rules.get(export_format, ()))
 
 
 def fused_name(name: str) -> str:
-    """vLLM's name of the layer into which it fuses this one; its own name if there is none."""
+    """vLLM's name of the layer into which it fuses this one; its own name if there is none. The experts of a block are one layer."""
     layer = name.removesuffix(".weight")
-    if (experts := _EXPERT.match(layer)) is not None:
-        return experts[1]
+    if (expert := EXPERT.match(layer)) is not None:
+        return expert[1]
     path, _, last = layer.rpartition(".")
     return f"{path}.{next((fused for fused, members in _FUSED.items() if last in members), last)}"
+
+
+def stack_name(name: str) -> str:
+    """The layer whose tensor holds this one's in GGUF: one for a projection of all experts of a block, else the layer itself."""
+    layer = name.removesuffix(".weight")
+    expert = EXPERT.match(layer)
+    return f"{expert[1]}.{expert[3]}" if expert else layer
 
 
 def _block_bits(plan: TensorPlan) -> float:
@@ -153,7 +160,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         _same(*_FOUR_BITS, StorageFormat(8, 128, symmetric=True), _UNQUANTIZED),
         _GPU_RULES,
         {"gptq": (_SYMMETRIC,)},
-        fuses=True,
+        alike=fused_name,
         token_matrices=False,
     ),
     "vllm-cpu": RuntimeRules(
@@ -162,7 +169,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         _same(*_FOUR_BITS, _UNQUANTIZED),
         _CPU_RULES,
         {"gptq": (_SYMMETRIC,)},
-        fuses=True,
+        alike=fused_name,
         token_matrices=False,
     ),
     "llama.cpp": RuntimeRules(
@@ -181,6 +188,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
                 lambda layer: (layer.group_size or layer.shape[1]) % BLOCK == 0 and _divides(layer),
             ),
         ),
+        alike=stack_name,
         bits_per_weight=_block_bits,
     ),
 }

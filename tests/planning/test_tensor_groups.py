@@ -32,6 +32,7 @@ def test_vllm_takes_fused_layers_alike_and_only_what_it_loads(runtime, bits):
 def test_experts_of_a_block_are_one_layer_for_vllm():
     tensors = [linear(f"model.layers.0.mlp.experts.{n}.{p}.weight") for n in (0, 1) for p in ("gate_proj", "down_proj")]
     assert [len(unit.choices[0]) for unit in make_tensor_groups(tensors, "fast", "vllm")] == [4]
+    assert [len(unit.choices[0]) for unit in make_tensor_groups(tensors, "fast", "llama.cpp")] == [2, 2]
     assert len(make_tensor_groups(tensors, "fast", "laaciq")) == 4
 
 
