@@ -2,61 +2,36 @@
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import laaciq
 from laaciq.exporting.gguf import FILE, write_gguf
+from tests.exporting.families import save_family
 from tests.exporting.pieces import sentencepiece_tokenizer
 from tests.exporting.runtimes.passages import NEW_TOKENS, compute, half, passages
 from tests.exporting.test_gguf import TEXTS, save_qwen3
-from tests.tiny import _roughen, save_tiny
+from tests.tiny import save_tiny
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / ".venv-llamacpp/node_modules/node-llama-cpp/dist/index.js"
 IDS = list(range(5, 105))
-SHAPE = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
-def save_as(model_type, folder, **config):
-    """A random model of another family with the tiny tokenizer of Llama."""
-    save_tiny("llama", folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    special = {role: getattr(tokenizer, role) for role in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    described = AutoConfig.for_model(model_type, vocab_size=len(tokenizer), **special, **SHAPE, **config)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(described)
-        _roughen(model)
-    model.save_pretrained(folder)
-    return folder
-
-
-# The window is shorter than the sequence, so that a wrong block would show.
 SAVED = {
     "llama": lambda folder: save_tiny("llama", folder),
     "llama 3.1": lambda folder: save_tiny(
         "llama", folder, rope_parameters=LLAMA3 | {"original_max_position_embeddings": 32}
     ),
-    "mistral": lambda folder: save_as("mistral", folder, head_dim=16, sliding_window=None, num_hidden_layers=2),
     "qwen2": lambda folder: save_tiny("qwen2", folder),
     "qwen3": save_qwen3,
-    "gemma3": lambda folder: save_as(
-        "gemma3_text", folder, head_dim=16, query_pre_attn_scalar=16, num_hidden_layers=6, sliding_window=48
-    ),
-    "phi3": lambda folder: save_as("phi3", folder, num_hidden_layers=2, original_max_position_embeddings=128),
-    "cohere2": lambda folder: save_as("cohere2", folder, head_dim=16, num_hidden_layers=4, sliding_window=48),
+    **{name: partial(save_family, name) for name in ("mistral", "gemma3_text", "phi3", "cohere2")},
 }
 
 
@@ -96,8 +71,7 @@ def test_llama_cpp_computes_the_same(name, tmp_path, compared):
 
 
 def test_experts_are_stacked_for_llama_cpp(tmp_path, compared):
-    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
-    folder = save_as("qwen3_moe", tmp_path / "model", head_dim=16, num_hidden_layers=2, **experts)
+    folder = save_family("qwen3_moe", tmp_path / "model")
     write_gguf(folder, tmp_path / "out")
     answer = ask(tmp_path / "out" / FILE, sequences=[IDS])
     found = gap(answer["logprobs"][0], our_logprobs(folder))
