@@ -88,20 +88,21 @@ def test_vllm_serves_our_numbers(name, noise, tmp_path, compared):
     assert same > len(ours.ids) / 2
 
 
-@pytest.mark.parametrize(
-    ("export_format", "options", "reason"),
-    [
-        ("compressed-tensors", {"bits": 8}, "not supported by CPUWNA16"),
-        ("compressed-tensors", {"bits": 3}, "not supported by CPUWNA16"),
-        ("gptq", {"bits": 4, "symmetric": False}, "Unsupported quantization config"),
-    ],
-    ids=["8 bits", "3 bits", "gptq, affine"],
-)
-def test_what_we_refuse_vllm_refuses(export_format, options, reason, tmp_path, compared):
+REFUSED = {
+    "compressed-tensors, 8 bits": ({"bits": 8}, "not supported by CPUWNA16"),
+    "compressed-tensors, 3 bits": ({"bits": 3}, "not supported by CPUWNA16"),
+    "gptq, affine": ({"bits": 4, "symmetric": False}, "Unsupported quantization config"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_we_refuse_vllm_refuses(name, tmp_path, compared):
+    options, reason = REFUSED[name]
+    export_format = name.partition(",")[0]
     laaciq.quantize("reference", out=tmp_path / "q", method="rtn", **options)
     with pytest.raises(laaciq.LaaciqError, match="vLLM on a CPU does not load this"):
         laaciq.export(tmp_path / "q", format=export_format, out=tmp_path / "out", runtime="vllm-cpu")
     laaciq.export(tmp_path / "q", format=export_format, out=tmp_path / "out")
     with pytest.raises(Refused, match=reason), serve(tmp_path / "out", tmp_path / "server.log"):
         pass
-    compared.append(f"vLLM, {export_format}, {options}: refused, as by us")
+    compared.append(f"vLLM, {name}: refused, {reason}")
