@@ -36,9 +36,7 @@ def write_gguf(model: Any, path: Path) -> None:
             values = parameter.detach().float().cpu()
             if (rows := architecture.row_order(name)) is not None:
                 values = values[rows]
-            # Gemma's norms are stored as the 1 + w that they multiply by.
-            if architecture.name == "gemma3" and name.endswith("norm.weight"):
-                values = values + 1
+            values = architecture.values(name, values)
             kind = gguf.GGMLQuantizationType[_TYPES[parameter.dtype] if parameter.dim() > 1 else "F32"]
             writer.add_tensor(names[name], gguf.quants.quantize(values.numpy(), kind), raw_dtype=kind)
 

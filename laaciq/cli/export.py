@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def export(result: Exported, call: Call[ExportOptions]) -> None:
     """Write a checkpoint in another library's format, with exactly the same codes."""
     from laaciq.cli.tables import folding_table
-    from laaciq.exporting.vllm import rules_sentence
+    from laaciq.exporting.runtime_rules import rules_sentence
 
     stored = "; ".join(f"{words}: {_counted(count, 'layer')}" for words, count in result.layouts.items())
     wider = f", {_counted(result.widened, 'layer')} in a wider layout" if result.widened else ""
@@ -28,8 +28,7 @@ def export(result: Exported, call: Call[ExportOptions]) -> None:
         first, count = result.folded[0], _counted(len(result.folded), "tensor")
         lines.append(f"Folded: {count}; {first.tensor} to {first.folded_to}, because {first.reason}.")
     lines += result.notes
-    if result.vllm is not None:
-        lines.append(rules_sentence(result.vllm))
+    lines += [rules_sentence(runtime, rules) for runtime, rules in result.runtimes.items() if rules]
     print_table(*lines)
     if result.before is not None and result.after is not None:
         print_table(folding_table(result.before, result.after))

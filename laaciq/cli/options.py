@@ -35,9 +35,9 @@ _PANELS = {
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
         *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),
-        *("separate", "allow_left_alone", "format", "fold"),
+        *("separate", "allow_left_alone", "format", "runtime", "fold"),
     ),
-    "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "runtime", "table_overhead"),
+    "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "table_overhead"),
     "Calibration": (
         *("calibration_languages", "hold_out", "calibration", "calibration_passages", "draws"),
         *("single_language", "rounds", "leave_out"),

@@ -23,15 +23,18 @@ def plan(planning: Planning, call: Call[PlanOptions]) -> None:
 
     Edit the file, or give it to 'laaciq quantize' and 'laaciq run' as --plan.
     """
+    from laaciq.planning.runtimes import RUNTIMES
     from laaciq.report.wording import planning_sentences
 
     print_table(_bits_table(planning))
     if planning.front:
         print_table(_front_table(planning))
-    size = planning.plan.size
+    size, rules = planning.plan.size, RUNTIMES[call.options.runtime]
+    in_file = f" In a file for {rules.name}: {rules.block_bits_per_weight(planning.plan.in_blocks):.2f} in the blocks."
     print_table(
         *planning_sentences(planning),
-        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model.",
+        f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model."
+        + (in_file if rules.bits_per_weight is not None else ""),
     )
     print_lines(
         f"Next: {shell_command(['laaciq', 'quantize', call.options.model, '--plan', str(call.out), '--out', 'checkpoint'])}"

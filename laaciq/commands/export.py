@@ -15,6 +15,7 @@ from laaciq.errors import BadOption
 from laaciq.exporting.folding import changes_numbers, evaluate_folding
 from laaciq.exporting.formats import FORMATS
 from laaciq.exporting.results import Exported, Misfit
+from laaciq.exporting.runtime_rules import require_format, require_rules
 from laaciq.exporting.source import read_source, weight_bytes
 from laaciq.models import find_model
 from laaciq.options import ExportOptions
@@ -29,12 +30,14 @@ RESULT = "export.json"
 def export(checkpoint: str | Path, *, format: str, out: str | Path, **keywords: Unpack[ExportKeywords]) -> Exported:
     """Write `checkpoint`, a folder of ours, to `out` in one of `FORMATS`. Another finished export is replaced only with `overwrite`.
 
-    Keywords: `ExportOptions` and `Settings`. What the format cannot carry is an error or, with `fold`, is stored in 16 bits or with the shared
-    scales. If that changes what the model computes, the model is measured before and after on `texts`, against the original: name it with
-    `against`.
+    Keywords: `ExportOptions` and `Settings`. What `runtime` would not load is an error. So is what the format cannot carry; with `fold`, that
+    is stored in 16 bits or with the shared scales. If that changes what the model computes, the model is measured before and after on
+    `texts`, against the original: name it with `against`.
     """
     chosen, settings = read_keywords(ExportOptions, keywords, checkpoint=checkpoint, format=format)
     progress = settings.progress or default_progress()
+    if chosen.runtime is not None:
+        require_format(chosen.runtime, format)
     source, folder = read_source(checkpoint), Path(out)
     misfits = FORMATS[format].misfits(source)
     if misfits and not chosen.fold:
@@ -42,6 +45,10 @@ def export(checkpoint: str | Path, *, format: str, out: str | Path, **keywords: 
     if sum(misfit.folded_to == "16 bits" for misfit in misfits) == sum(plan.quantized for plan in source.plan.tensors):
         first = f"{misfits[0].tensor}: {misfits[0].reason}" if misfits else "nothing in it is quantized"
         raise BadOption(f"{format} can carry nothing of {checkpoint} ({first}): export to another format")
+    rules = FORMATS[format].rules(source, misfits)
+    if chosen.runtime is not None:
+        rules = {chosen.runtime: rules.get(chosen.runtime, [])}
+        require_rules(chosen.runtime, rules[chosen.runtime])
     changed = changes_numbers(source, misfits)
     if changed and chosen.against is None:
         raise BadOption(
@@ -72,7 +79,7 @@ def export(checkpoint: str | Path, *, format: str, out: str | Path, **keywords: 
             layouts=written.layouts,
             widened=written.widened,
             folded=misfits,
-            vllm=written.vllm,
+            runtimes=rules,
             notes=written.notes,
             before=before,
             after=after,

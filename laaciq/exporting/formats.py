@@ -18,9 +18,10 @@ from laaciq.exporting.carrying import CarriedMatrix, Layout, beside_codes, carry
 from laaciq.exporting.gguf_format import GgufFormat
 from laaciq.exporting.hub_names import hub_names
 from laaciq.exporting.results import Misfit, Rule, Written
+from laaciq.exporting.runtime_rules import check_rules
 from laaciq.exporting.source import CheckpointSource
-from laaciq.exporting.vllm import check_rules
 from laaciq.models.loading import Kind
+from laaciq.planning.runtimes import RUNTIMES, StoredLayer
 from laaciq.quantization.checkpoint import PLAN, stream_checkpoint, write_shards
 from laaciq.quantization.checkpoint_checks import layer_name
 from laaciq.quantization.grid import QuantizedMatrix
@@ -38,6 +39,9 @@ class ExportFormat(Protocol):
 
     def misfits(self, source: CheckpointSource) -> list[Misfit]:
         """The tensors that the format cannot hold as they are."""
+
+    def rules(self, source: CheckpointSource, misfits: list[Misfit]) -> dict[str, list[Rule]]:
+        """The rules of every runtime that reads the format and does not load all that it holds, checked on what would be written."""
 
     def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         """Write the checkpoint with its misfits folded into an empty folder."""
@@ -60,7 +64,6 @@ class PackedFormat:
     pack: Callable[[CarriedMatrix, Mapping[str, Any]], dict[str, torch.Tensor]]
     configure: Callable[[Mapping[str, Layout], Sequence[str]], dict[str, Any]]
     notes: Callable[[Mapping[str, Layout]], list[str]]
-    rules: Callable[[Mapping[str, Layout], Sequence[str]], list[Rule]] | None = None
 
     def misfits(self, source: CheckpointSource) -> list[Misfit]:
         quantized = [plan for plan in source.plan.tensors if plan.quantized]
@@ -86,21 +89,44 @@ class PackedFormat:
     def _fit(self, plan: TensorPlan) -> Layout | None:
         return fit(plan, bits=self.bits, groups=self.groups)
 
-    def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
+    def rules(self, source: CheckpointSource, misfits: list[Misfit]) -> dict[str, list[Rule]]:
+        layouts = self._layouts(source, misfits)
+        renamed = hub_names(source.config.get("model_type"))
+        layers = {
+            renamed(_layer(name)): StoredLayer(
+                source.plan[name].shape, layout.bits, layout.group_size, layout.symmetric
+            )
+            for name, layout in layouts.items()
+        }
+        left = self._left(source, layouts)
+        return {
+            name: check_rules(runtime, self.name, layers, left)
+            for name, runtime in RUNTIMES.items()
+            if self.name in runtime.reads
+        }
+
+    def _layouts(self, source: CheckpointSource, misfits: list[Misfit]) -> dict[str, Layout]:
+        """The layouts of all tensors whose codes are written."""
         in_full = {misfit.tensor for misfit in misfits if misfit.folded_to == "16 bits"}
         carried = {plan.name: plan for plan in source.plan.tensors if plan.quantized and plan.name not in in_full}
-        layouts = {name: layout for name, plan in carried.items() if (layout := self._fit(plan)) is not None}
+        return {name: layout for name, plan in carried.items() if (layout := self._fit(plan)) is not None}
+
+    def _left(self, source: CheckpointSource, layouts: Mapping[str, Layout]) -> list[str]:
+        """Layers that stay in 16 bits."""
         renamed = hub_names(source.config.get("model_type"))
-        by_layer = {renamed(name.removesuffix(".weight")): layout for name, layout in layouts.items()}
-        left = [renamed(name.removesuffix(".weight")) for name in source.linears if name not in layouts]
-        left += map(renamed, source.left_alone)
-        config = self.configure(by_layer, left)
+        left = [renamed(_layer(name)) for name in source.linears if name not in layouts]
+        return left + list(map(renamed, source.left_alone))
+
+    def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
+        layouts = self._layouts(source, misfits)
+        renamed = hub_names(source.config.get("model_type"))
+        by_layer = {renamed(_layer(name)): layout for name, layout in layouts.items()}
+        config = self.configure(by_layer, self._left(source, layouts))
         write_shards(self._tensors(source, layouts, config), folder)
         _write_config(source, config, folder)
         return Written(
             layouts=dict(Counter(layout.words for layout in layouts.values())),
-            widened=sum(_is_wider(layouts[name], plan) for name, plan in carried.items()),
-            vllm=self.rules(by_layer, left) if self.rules is not None else None,
+            widened=sum(_is_wider(layout, source.plan[name]) for name, layout in layouts.items()),
             notes=self.notes(by_layer) + _notes(source),
         )
 
@@ -114,9 +140,14 @@ class PackedFormat:
             elif name in layouts:
                 matrix = carry(stored, source.plan[name], layouts[name])
                 for part, tensor in self.pack(matrix, config).items():
-                    yield f"{renamed(name.removesuffix('.weight'))}.{part}", tensor
+                    yield f"{renamed(_layer(name))}.{part}", tensor
             else:
                 yield renamed(name), folded(stored, source, name)
+
+
+def _layer(name: str) -> str:
+    """The name of the layer whose weight has this name."""
+    return name.removesuffix(".weight")
 
 
 def folded(matrix: QuantizedMatrix, source: CheckpointSource, name: str) -> torch.Tensor:
@@ -158,7 +189,6 @@ COMPRESSED_TENSORS = PackedFormat(
     pack=pack_quantized.pack_parts,
     configure=pack_quantized.quantization_config,
     notes=pack_quantized.notes,
-    rules=check_rules,
 )
 GPTQ = PackedFormat(
     name="gptq",

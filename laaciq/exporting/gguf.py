@@ -14,6 +14,8 @@ from laaciq.errors import BadOption
 from laaciq.exporting.carrying import beside_codes
 from laaciq.exporting.contents import Coded, read_contents
 from laaciq.exporting.gguf_blocks import Blocks, to_16bit_blocks, to_blocks
+from laaciq.exporting.gguf_experts import UNLIKE, Stored, expert_count, joined, stack_experts
+from laaciq.exporting.gguf_obstacles import obstacle
 from laaciq.exporting.gguf_vocabulary import describe_vocabulary
 from laaciq.models import ModelFolder, find_model
 from laaciq.models.gguf_architecture import GgufArchitecture, tensor_names
@@ -23,10 +25,10 @@ from laaciq.models.safetensors_files import read_tensors, tensor_headers
 from laaciq.options import FULL_BITS
 
 FILE = "model.gguf"
-# Model types of transformers that are written; GGUF has the same names for them.
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
 # Without it, runtimes use the embeddings.
 _HEAD, _EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
+# Architectures that transformers does not read from GGUF.
+_NOT_IN_TRANSFORMERS = ("cohere2",)
 
 
 @dataclass(frozen=True)
@@ -108,17 +110,19 @@ def write_gguf(checkpoint: Path, out: Path) -> GgufExport:
         describe_vocabulary(writer, tokenizer, architecture.config.vocab_size)
         if (factors := architecture.rotary_factors()) is not None:
             writer.add_tensor(f"{gguf.TENSOR_NAMES[gguf.MODEL_TENSOR.ROPE_FREQS]}.weight", factors.float().numpy())
-        for name, stored in read_contents(folder):
+        for name, parts in stack_experts(read_contents(folder), expert_count(architecture.config)):
+            stored = next(iter(parts.values()))
             if name == _HEAD and architecture.config.tie_word_embeddings and _repeats_embeddings(model, stored):
                 continue
-            rows = architecture.row_order(name)
             if isinstance(stored, torch.Tensor) and stored.ndim == 1:
-                writer.add_tensor(translate(name), stored.float().numpy())
+                writer.add_tensor(translate(name), architecture.values(name, stored.float()).numpy())
                 continue
-            blocks, tensor = _carry(name, stored, rows)
-            writer.add_tensor(translate(name), blocks.data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
-            carried.append(tensor)
-    return GgufExport(for_transformers=factors is None, tensors=carried)
+            blocks, tensors = _carry(parts, architecture.row_order(name))
+            data = blocks.data if len(parts) == 1 else blocks.data.reshape(len(parts), -1, blocks.data.shape[-1])
+            writer.add_tensor(translate(name), data, raw_dtype=gguf.GGMLQuantizationType[blocks.type])
+            carried += tensors
+    for_transformers = factors is None and architecture.config.model_type not in _NOT_IN_TRANSFORMERS
+    return GgufExport(for_transformers=for_transformers, tensors=carried)
 
 
 def _repeats_embeddings(model: ModelFolder, head: torch.Tensor | Coded) -> bool:
@@ -130,25 +134,30 @@ def _repeats_embeddings(model: ModelFolder, head: torch.Tensor | Coded) -> bool:
     return torch.equal(head, table)
 
 
-def _carry(name: str, stored: torch.Tensor | Coded, rows: torch.Tensor | None) -> tuple[Blocks, GgufTensor]:
-    """A matrix with its rows in GGUF's order, in the type that holds it."""
+def _carry(parts: dict[str, Stored], rows: torch.Tensor | None) -> tuple[Blocks, list[GgufTensor]]:
+    """A matrix, or those of all experts, with rows in GGUF's order, in the type that holds it."""
     gguf = import_gguf()
-    plan = None if isinstance(stored, torch.Tensor) else stored.plan
-    weights = stored.float() if isinstance(stored, torch.Tensor) else stored.weights()
+    matrices = [part.float() if isinstance(part, torch.Tensor) else part.weights() for part in parts.values()]
+    weights = torch.cat(matrices)
     weights = weights if rows is None else weights[rows]
-    coded = None if isinstance(stored, torch.Tensor) else from_codes(stored, rows)
+    whole = joined(list(parts.values()))
+    coded = UNLIKE if whole is None else None if isinstance(whole, torch.Tensor) else from_codes(whole, rows)
     blocks = coded if isinstance(coded, Blocks) else to_16bit_blocks(weights.numpy())
     read = gguf.quants.dequantize(blocks.data, gguf.GGMLQuantizationType[blocks.type])
     error = np.abs(read - weights.numpy()).max() / max(weights.abs().max().item(), 1e-30)
-    return blocks, GgufTensor(
-        name=name,
-        type=blocks.type,
-        weights=weights.numel(),
-        bits_before=plan.stored_bits / plan.weights if plan else float(FULL_BITS),
-        bits_after=8 * blocks.data.nbytes / weights.numel(),
-        error=float(error),
-        folded=coded if isinstance(coded, str) else None,
-    )
+    plans = {name: part.plan for name, part in parts.items() if isinstance(part, Coded)}
+    return blocks, [
+        GgufTensor(
+            name=name,
+            type=blocks.type,
+            weights=matrix.numel(),
+            bits_before=plans[name].stored_bits / plans[name].weights if name in plans else float(FULL_BITS),
+            bits_after=8 * blocks.data.nbytes / weights.numel(),
+            error=float(error),
+            folded=coded if isinstance(coded, str) else None,
+        )
+        for name, matrix in zip(parts, matrices, strict=True)
+    ]
 
 
 def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
@@ -160,22 +169,6 @@ def from_codes(stored: Coded, rows: torch.Tensor | None) -> Blocks | str:
 
 def exported_architecture(config: Any) -> GgufArchitecture:
     """The GGUF architecture; an error if a GGUF file cannot describe the model completely."""
-    if reason := _obstacle(config):
+    if reason := obstacle(config):
         raise BadOption(f"this model cannot be exported to GGUF: {reason}; give another --format")
     return GgufArchitecture(config)
-
-
-def _obstacle(config: Any) -> str | None:
-    """What in the configuration GGUF, or the reader of transformers, does not support; None if nothing."""
-    if config.model_type not in ARCHITECTURES:
-        return f"its architecture is {config.model_type}, and only {', '.join(ARCHITECTURES)} are written"
-    rotary = config.rope_parameters.get("rope_type", "default")
-    if rotary != "default" and (rotary, config.model_type) != ("llama3", "llama"):
-        return f"its rotary embeddings are scaled ({rotary}), and only the scaling of Llama 3 in the architecture llama is written"
-    if config.hidden_act != "silu":
-        return f"its activation is {config.hidden_act}, where the runtimes compute silu"
-    if config.model_type == "llama" and (config.attention_bias or config.mlp_bias):
-        return "its linear layers have biases, which a file of this architecture cannot declare"
-    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        return "it has attention in a sliding window, which the runtimes do not compute for this architecture"
-    return None

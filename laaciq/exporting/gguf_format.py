@@ -6,8 +6,11 @@ from pathlib import Path
 
 from laaciq.exporting.contents import Coded, read_contents
 from laaciq.exporting.gguf import from_codes, write_gguf
-from laaciq.exporting.results import Misfit, Written
+from laaciq.exporting.gguf_experts import UNLIKE, expert_count, joined, stack_experts
+from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.source import CheckpointSource
+from laaciq.models import find_model
+from laaciq.models.no_remote_code import read_config
 
 
 class GgufFormat:
@@ -16,11 +19,18 @@ class GgufFormat:
     def misfits(self, source: CheckpointSource) -> list[Misfit]:
         """The tensors that blocks cannot hold. That depends on the codes, so all are read."""
         misfits = []
-        for _, stored in read_contents(source.folder):
-            if isinstance(stored, Coded):
-                blocks = from_codes(stored, None)
-                misfits.append(Misfit.of(stored.plan, blocks if isinstance(blocks, str) else None))
+        experts = expert_count(read_config(find_model(source.folder)))
+        for _, parts in stack_experts(read_contents(source.folder), experts):
+            coded = [part for part in parts.values() if isinstance(part, Coded)]
+            if coded:
+                whole = joined(list(parts.values()))
+                blocks = from_codes(whole, None) if isinstance(whole, Coded) else UNLIKE
+                misfits += [Misfit.of(part.plan, blocks if isinstance(blocks, str) else None) for part in coded]
         return [misfit for misfit in misfits if misfit is not None]
+
+    def rules(self, source: CheckpointSource, misfits: list[Misfit]) -> dict[str, list[Rule]]:
+        """llama.cpp loads every type of block that is written, also mixed."""
+        return {}
 
     def write(self, source: CheckpointSource, misfits: list[Misfit], folder: Path) -> Written:
         written = write_gguf(source.folder, folder)
@@ -33,5 +43,5 @@ class GgufFormat:
                 f"{max(rounded):.1e} of the largest."
             )
         if not written.for_transformers:
-            notes.append("Its rotary embeddings are scaled, which transformers does not read from GGUF: use llama.cpp.")
-        return Written(layouts=written.types, widened=sum(tensor.widened for tensor in carried), vllm=None, notes=notes)
+            notes.append("transformers does not read all of this model from GGUF: use llama.cpp.")
+        return Written(layouts=written.types, widened=sum(tensor.widened for tensor in carried), notes=notes)

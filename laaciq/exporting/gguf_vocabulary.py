@@ -1,4 +1,4 @@
-"""A tokenizer in a GGUF file: byte-level BPE, with the name by which runtimes know how text is split before merging."""
+"""A tokenizer in a GGUF file: byte-level BPE, with the name by which runtimes know how text is split before merging; or SentencePiece."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from laaciq.errors import BadOption
+from laaciq.exporting.gguf_pieces import adds_space, is_byte, is_sentencepiece, scores, with_spaces
 from laaciq.models.gguf_file import import_gguf
 
 _LLAMA3 = (
@@ -22,23 +23,30 @@ def describe_vocabulary(writer: Any, tokenizer: Any, size: int) -> None:
     """Write tokens, up to the `size` of the embeddings, merges, special tokens, and whether BOS and EOS are added."""
     gguf = import_gguf()
     described = json.loads(tokenizer.backend_tokenizer.to_str())
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(split_name(described))
+    pieces = is_sentencepiece(described)
     tokens, types = [], []
     added = tokenizer.added_tokens_decoder
     by_id = {index: token for token, index in tokenizer.get_vocab().items()}
     for index in range(size):
-        tokens.append(by_id.get(index, f"[PAD{index}]"))
-        if index not in by_id:
-            types.append(gguf.TokenType.UNUSED)
-        elif index in added:
-            types.append(gguf.TokenType.CONTROL if added[index].special else gguf.TokenType.USER_DEFINED)
-        else:
-            types.append(gguf.TokenType.NORMAL)
+        token = by_id.get(index, f"[PAD{index}]")
+        kind = gguf.TokenType.UNUSED if index not in by_id else _type(token, added.get(index), described)
+        tokens.append(with_spaces(token) if pieces and kind == gguf.TokenType.USER_DEFINED else token)
+        types.append(kind)
+    if pieces:
+        writer.add_tokenizer_model("llama")
+        writer.add_tokenizer_pre("default")
+        by_token = scores(described["model"])
+        writer.add_token_scores([by_token.get(token, 0.0) for token in tokens])
+        normalizers = _steps(described["normalizer"], "normalizers")
+        splits = _steps(described["pre_tokenizer"], "pretokenizers")
+        writer.add_add_space_prefix(adds_space(normalizers, splits))
+    else:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(split_name(described))
+        merges = described["model"]["merges"]
+        writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
     writer.add_token_list(tokens)
     writer.add_token_types(types)
-    merges = described["model"]["merges"]
-    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
     for role in ("bos", "eos", "unk", "pad"):
         if (index := getattr(tokenizer, f"{role}_token_id")) is not None:
             getattr(writer, f"add_{role}_token_id")(index)
@@ -49,18 +57,31 @@ def describe_vocabulary(writer: Any, tokenizer: Any, size: int) -> None:
         writer.add_chat_template(tokenizer.chat_template)
 
 
+def _type(token: str, added: Any, described: dict[str, Any]) -> Any:
+    gguf = import_gguf()
+    if is_sentencepiece(described) and token == described["model"].get("unk_token"):
+        return gguf.TokenType.UNKNOWN
+    if is_sentencepiece(described) and is_byte(token):
+        return gguf.TokenType.BYTE
+    if added is None:
+        return gguf.TokenType.NORMAL
+    return gguf.TokenType.CONTROL if added.special else gguf.TokenType.USER_DEFINED
+
+
 def split_name(described: dict[str, Any]) -> str:
     """llama.cpp's name for how a tokenizer, given as tokenizer.json, splits text."""
     model = described["model"]
     steps = _steps(described["pre_tokenizer"], "pretokenizers")
     if model["type"] != "BPE" or not steps or steps[-1]["type"] != "ByteLevel":
         raise BadOption(
-            "this model's tokenizer is not byte-level BPE, the only kind that can be written to GGUF: give another --format"
+            "this model's tokenizer is neither byte-level BPE nor SentencePiece's, which can be written to GGUF: give another --format"
         )
     *splits, last = steps
     name = None
     if not splits and last["use_regex"]:
         name = "gpt-2"
+    elif len(splits) == 1 and splits[0]["type"] == "Digits" and splits[0]["individual_digits"] and last["use_regex"]:
+        name = "command-r"
     elif len(splits) == 1 and splits[0]["type"] == "Split" and not last["use_regex"]:
         name = _SPLITS.get(splits[0]["pattern"].get("Regex"))
     # llama.cpp's converter also leaves out the composition of characters that Qwen uses.

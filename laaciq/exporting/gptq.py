@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from laaciq.exporting.carrying import CarriedMatrix, Layout, pack_words
+from laaciq.planning.runtimes import fused_name
 
 # GPTQModel has 6 bits in a layout that nothing else reads: they are stored in 8.
 BITS = (2, 3, 4, 8)
@@ -36,7 +37,10 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
     """The most common layout for all layers, and a table of those that differ; `left` are linear layers that stay in 16 bits."""
     common = Counter(layouts.values()).most_common(1)[0][0]
     dynamic: dict[str, dict[str, Any]] = {f"-:^{re.escape(layer)}$": {} for layer in left}
-    dynamic |= {f"+:^{re.escape(layer)}$": _settings(layout) for layer, layout in layouts.items() if layout != common}
+    differing = {layer: layout for layer, layout in layouts.items() if layout != common}
+    # vLLM looks for the layers that it fuses under names of its own. If their parts differ, it loads none of them.
+    differing |= {fused_name(layer): layout for layer, layout in differing.items()}
+    dynamic |= {f"+:^{re.escape(layer)}$": _settings(layout) for layer, layout in differing.items()}
     return {
         "quant_method": "gptq",
         "checkpoint_format": _version(layouts),

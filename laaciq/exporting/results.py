@@ -41,16 +41,16 @@ class Written:
 
     layouts: dict[str, int]
     widened: int
-    vllm: list[Rule] | None
     notes: list[str]
 
 
 class Exported(StrictModel):
-    """`layouts` counts the layers in each layout, `widened` those with more bits or smaller groups than in the checkpoint. `before` and
-    `after` are evaluations of the checkpoint and of the export, if folding changed numbers. Sizes are those of weight files.
+    """`layouts` counts the layers in each layout, `widened` those with more bits or smaller groups than in the checkpoint. `runtimes` has the
+    rules of every runtime that reads the format, or of the requested one. `before` and `after` are evaluations of the checkpoint and of the
+    export, if folding changed numbers. Sizes are those of weight files.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     checkpoint: str
     format: str
     folder: str
@@ -59,7 +59,7 @@ class Exported(StrictModel):
     layouts: dict[str, int]
     widened: int
     folded: list[Misfit]
-    vllm: list[Rule] | None
+    runtimes: dict[str, list[Rule]]
     notes: list[str]
     before: Evaluation | None = None
     after: Evaluation | None = None

@@ -13,7 +13,9 @@ from laaciq.errors import BadOption
 from laaciq.models.gguf_file import import_gguf
 
 # Model types that GGUF knows under another name.
-_OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox", "mistral": "llama"}
+_OTHER_NAMES = {"gemma3_text": "gemma3", "gpt_neox": "gptneox", "mistral": "llama", "qwen3_moe": "qwen3moe"}
+# Architectures with a sliding window in all blocks that llama.cpp does not compute.
+_WINDOW_IGNORED = ("llama", "phi3")
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,21 @@ class GgufArchitecture:
         halves = torch.arange(0, self.head_width, 2) / self.head_width
         return self.config.rope_parameters["rope_theta"] ** -halves / scaled
 
+    def values(self, name: str, vector: torch.Tensor) -> torch.Tensor:
+        """A vector as GGUF stores it: of Gemma's norms the 1 + w that they multiply by."""
+        return vector + 1 if self.name == "gemma3" and name.endswith("norm.weight") else vector
+
+    @property
+    def context_length(self) -> int:
+        """Positions that llama.cpp computes like transformers: at most one window if it ignores the window."""
+        window = getattr(self.config, "sliding_window", None) if self.name in _WINDOW_IGNORED else None
+        return min(self.config.max_position_embeddings, window or self.config.max_position_embeddings)
+
     def describe(self, writer: Any) -> None:
         """Write the numbers of the architecture."""
         config = self.config
-        writer.add_context_length(config.max_position_embeddings)
+        rotary = config.rope_parameters.get("full_attention", config.rope_parameters)
+        writer.add_context_length(self.context_length)
         writer.add_embedding_length(config.hidden_size)
         writer.add_block_count(config.num_hidden_layers)
         writer.add_feed_forward_length(config.intermediate_size)
@@ -66,12 +79,32 @@ class GgufArchitecture:
         writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_key_length(self.head_width)
         writer.add_value_length(self.head_width)
-        writer.add_rope_dimension_count(self.head_width)
-        writer.add_rope_freq_base(config.rope_parameters.get("full_attention", config.rope_parameters)["rope_theta"])
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_rope_dimension_count(int(self.head_width * rotary.get("partial_rotary_factor", 1.0)))
+        writer.add_rope_freq_base(rotary["rope_theta"])
         writer.add_vocab_size(config.vocab_size)
-        if self.name == "gemma3":
+        if hasattr(config, "rms_norm_eps"):
+            writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        else:
+            writer.add_layer_norm_eps(config.layer_norm_eps)
+        self._describe_family(writer, rotary)
+
+    def _describe_family(self, writer: Any, rotary: dict[str, Any]) -> None:
+        """What only one architecture has."""
+        gguf, config = import_gguf(), self.config
+        if self.name in ("gemma3", "cohere2"):
             writer.add_sliding_window(config.sliding_window)
+        if self.name == "gemma3" and rotary.get("rope_type") == "linear":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(rotary["factor"])
+        if self.name == "cohere2":
+            writer.add_logit_scale(config.logit_scale)
+            writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        if self.name == "phi3":
+            writer.add_rope_scaling_orig_ctx_len(config.original_max_position_embeddings)
+        if self.name == "qwen3moe":
+            writer.add_expert_count(config.num_experts)
+            writer.add_expert_used_count(config.num_experts_per_tok)
+            writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
 
 def tensor_names(model_type: str, blocks: int) -> Callable[[str], str]:

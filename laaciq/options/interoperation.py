@@ -8,7 +8,7 @@ from pydantic import Field
 
 from laaciq.options.base import Condition, Only, Options
 from laaciq.options.groups import MeasuredModelOptions, MeasureOptions, PassageOptions, TextOptions
-from laaciq.options.values import MOST_SEED, ExportFormatName, Source
+from laaciq.options.values import MOST_SEED, ExportFormatName, ExportRuntime, Source
 
 _MEASURED = frozenset({*TextOptions.model_fields, *MeasureOptions.model_fields, *PassageOptions.model_fields})
 
@@ -28,6 +28,10 @@ class ExportOptions(PassageOptions, MeasureOptions, TextOptions):
 
     checkpoint: Source = Field(description="Checkpoint folder written by 'laaciq quantize' or 'laaciq run'.")
     format: ExportFormatName = Field(description="Format to write: compressed-tensors, gptq or gguf.")
+    runtime: ExportRuntime | None = Field(
+        default=None,
+        description="Runtime that must load the export, or else it is refused: vllm (on GPUs), vllm-cpu or llama.cpp. Default: any.",
+    )
     against: Source | None = Field(
         default=None, description="Original model; needed if --fold changes what the model computes."
     )

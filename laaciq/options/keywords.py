@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from laaciq.options.values import Effort, Objective, Runtime, SensitivityPart
+from laaciq.options.values import Effort, ExportRuntime, Objective, Runtime, SensitivityPart
 
 if TYPE_CHECKING:
     from laaciq.engine.progress import Progress
@@ -183,6 +183,7 @@ class SurveyKeywords(_ReadKeywords, total=False):
 
 class ExportKeywords(_WriteKeywords, _MeasureKeywords, total=False):
     passages: int
+    runtime: ExportRuntime | None
     against: str | Path | None
     fold: bool
 

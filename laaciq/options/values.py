@@ -32,8 +32,10 @@ MOST_SEED = 2**32 - 2**16
 Objective = Literal["worst", "worst-quarter", "worst-and-spread", "mean"]
 # How much time planning takes.
 Effort = Literal["fast", "full"]
-# Where a checkpoint is to run.
-Runtime = Literal["laaciq", "vllm"]
+# Where a checkpoint is to run; see laaciq.planning.runtimes.
+Runtime = Literal["laaciq", "vllm", "vllm-cpu", "llama.cpp"]
+# Runtimes that read exports.
+ExportRuntime = Literal["vllm", "vllm-cpu", "llama.cpp"]
 # Which part of the texts is measured.
 SensitivityPart = Literal["calibration", "test"]
 # Formats that `laaciq export` writes.

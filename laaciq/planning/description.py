@@ -13,6 +13,8 @@ def describe(plans: PlanSet) -> str:
     plan = plans.first
     first = plan.tensors[0]
     groups = dict.fromkeys(str(tensor.group_size) for tensor in plan.in_blocks if tensor.quantized)
+    coded = [tensor for tensor in plan.in_blocks if tensor.quantized] or [first]
+    grids = dict.fromkeys("symmetric" if tensor.symmetric else "affine" for tensor in coded)
     extras = [f"calibrated on {plan.languages[0]}"] if len(plan.languages) == 1 else []
     extras += ["f fitted by us"] if any(map(_uses_our_fit, plan.tensors)) else []
     extras += [f"{first.keep:g} % of weights kept"] if first.keep else []
@@ -25,7 +27,7 @@ def describe(plans: PlanSet) -> str:
         [
             plan.method,
             f"{_listed(map(str, sorted({tensor.bits for tensor in plan.in_blocks})))} bits",
-            "symmetric" if first.symmetric else "affine",
+            _listed(grids),
             f"group {_listed(groups)}" if groups else "nothing quantized",
             *extras,
             f"{plan.size.block_bits_per_weight:.2f} bits per weight",

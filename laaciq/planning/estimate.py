@@ -17,8 +17,9 @@ from laaciq.planning.curvature import MOST_BYTES, POOLED
 from laaciq.planning.decision import needs_profile, profiled_texts, read_plan_file
 from laaciq.planning.planner import EFFORT_PRESETS, EffortPreset
 from laaciq.planning.rules import held_out
+from laaciq.planning.runtimes import RUNTIMES
 from laaciq.planning.search import FRONT
-from laaciq.planning.search_space import FORMATS, TRIED_OUTPUTS
+from laaciq.planning.search_space import TRIED_OUTPUTS
 from laaciq.planning.tensor_groups import base_plans
 from laaciq.quantization.operations import block_by_block, grid_search, inverse, rounding, second_moments, tuning
 from laaciq.quantization.plan import TensorPlan
@@ -181,7 +182,7 @@ class _Quantizing:
 
     def _prediction(self) -> Work:
         """Cost of rounding some outputs of every tensor to nearest in every format."""
-        formats = sum(storage.bits < 16 for storage in FORMATS[self.options.effort])
+        formats = sum(storage.bits < 16 for storage in RUNTIMES[self.options.runtime].formats[self.options.effort])
         work = Work()
         for tensor in self.tensors:
             outputs = min(tensor.shape[0], TRIED_OUTPUTS)

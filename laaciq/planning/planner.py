@@ -19,7 +19,7 @@ from laaciq.planning.curvature import measure_curvature
 from laaciq.planning.milp import GAP, SECONDS, Allocation, allocate
 from laaciq.planning.results import PlanLosses, PredictedLosses, Probe
 from laaciq.planning.rules import equal_weights
-from laaciq.planning.search_space import FORMATS, SearchSpace, make_search_space, second_order_gain
+from laaciq.planning.search_space import SearchSpace, make_search_space, second_order_gain
 from laaciq.planning.tensor_groups import base_plans, make_tensor_groups
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import Calibration
@@ -112,7 +112,7 @@ class Planner:
 
     def search_space(self) -> SearchSpace:
         """Every format of every tensor group with its predicted losses, not yet scaled by measurements."""
-        groups = make_tensor_groups(self.tensors, FORMATS[self.options.effort], self.options.runtime)
+        groups = make_tensor_groups(self.tensors, self.options.effort, self.options.runtime)
         # Before anything is measured: a budget that allows no plan is refused at once.
         self.budget.require(int(sum(group.sizes.min() for group in groups)))
         formats = [[plan.model_dump() for plan in plans] for group in groups for plans in group.choices]

@@ -24,6 +24,7 @@ class StorageFormat(NamedTuple):
     group_size: int = 128
     keep: float = 0.0
     rank: int = 0
+    symmetric: bool = False
 
     def applied(self, plan: TensorPlan) -> TensorPlan:
         return plan.model_copy(update=self._asdict())
@@ -43,13 +44,10 @@ TRIED_OUTPUTS = 64
 
 @dataclass(frozen=True)
 class TensorGroup:
-    """Tensors that are stored alike. `choices` holds, for every format, a plan for each tensor."""
+    """Tensors that are stored alike. `choices` holds, for every format, a plan for each tensor; `sizes` are those of all of them in bits."""
 
     choices: list[tuple[TensorPlan, ...]]
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.array([sum(plan.stored_bits for plan in plans) for plans in self.choices])
+    sizes: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ def test_export_says_what_it_did(tmp_path):
     shown = " ".join(result.stdout.split())
     assert "4 bits, groups of 32: 14 layers" in shown
     assert "Folded: 2 tensors; model.embed_tokens.weight to 16 bits" in shown
-    assert "vLLM itself was not run" in shown
+    assert "The rules of vLLM on a GPU are met: 4 or 8 bits" in shown
+    assert "The rules of vLLM on a CPU are met: 4 bits" in shown
     assert "MB before" in shown
     assert "eng English" in shown
     result = json.loads(invoke(*words, *folding, "--overwrite", "--json").stdout)
-    assert [rule["broken_by"] for rule in result["vllm"]] == [[]] * 4
+    assert [rule["broken_by"] for rules in result["runtimes"].values() for rule in rules] == [[]] * 8
     assert len(result["after"]["languages"]) == 2

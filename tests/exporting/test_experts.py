@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import laaciq
-from laaciq.exporting.carrying import Layout
-from laaciq.exporting.vllm import check_rules
+from laaciq.exporting.runtime_rules import check_rules
 from laaciq.models import find_model, load
 from laaciq.models.safetensors_files import tensor_headers
+from laaciq.planning.runtimes import RUNTIMES, StoredLayer
 from laaciq.quantization import apply_checkpoint
 from tests.families import save_family
 
@@ -54,7 +54,8 @@ def test_vision_stays_as_it_is_and_is_listed(tmp_path):
 
 
 def test_vllm_takes_the_experts_of_a_block_alike():
-    layouts = {f"layers.0.mlp.experts.{e}.{p}_proj": Layout(4, 64, True) for e in range(3) for p in ("gate", "down")}
-    assert not any(rule.broken_by for rule in check_rules(layouts, []))
-    layouts["layers.0.mlp.experts.2.down_proj"] = Layout(8, 64, True)
-    assert any(rule.broken_by for rule in check_rules(layouts, []))
+    names = [f"layers.0.mlp.experts.{expert}.{part}_proj" for expert in range(3) for part in ("gate", "down")]
+    layers = {name: StoredLayer((64, 64), 4, 64, True) for name in names}
+    assert not any(rule.broken_by for rule in check_rules(RUNTIMES["vllm"], "compressed-tensors", layers, []))
+    layers[names[-1]] = StoredLayer((64, 64), 8, 64, True)
+    assert any(rule.broken_by for rule in check_rules(RUNTIMES["vllm"], "compressed-tensors", layers, []))

@@ -71,6 +71,20 @@ def test_folding_says_what_it_costs(model, tmp_path):
     assert Exported.model_validate_json((tmp_path / "out/export.json").read_text()) == exported
 
 
+def test_what_a_runtime_does_not_load_is_refused_before_anything_is_written(model, tmp_path):
+    checkpoint = quantize(model, tmp_path / "q", attention_bits=8)
+    out = tmp_path / "out"
+    with pytest.raises(BadOption, match=r"vLLM on a CPU does not load this: 4 bits \(broken by .*q_proj and 7 more\)"):
+        laaciq.export(checkpoint, format="compressed-tensors", out=out, runtime="vllm-cpu")
+    with pytest.raises(BadOption, match=r"llama\.cpp does not read compressed-tensors: give --format gguf"):
+        laaciq.export(checkpoint, format="compressed-tensors", out=out, runtime="llama.cpp")
+    assert not out.exists()
+    assert set(laaciq.export(checkpoint, format="gptq", out=out, runtime="vllm").runtimes) == {"vllm"}
+    dynamic = json.loads((out / "config.json").read_text())["quantization_config"]["dynamic"]
+    # vLLM asks for the fused layer by its own name.
+    assert sum(re.match(rule[2:], "model.layers.1.mlp.gate_up_proj") is not None for rule in dynamic) == 1
+
+
 def test_an_export_without_codes_is_none(model, tmp_path):
     checkpoint = quantize(model, tmp_path / "q", keep=1.0)
     with pytest.raises(BadOption, match="gptq can carry nothing of"):

@@ -167,7 +167,7 @@ def test_a_model_that_is_not_quantized_is_written_in_sixteen_bits(tmp_path):
 def test_other_architectures_are_refused_and_nothing_is_written(tmp_path):
     model = save_tiny("gpt2", tmp_path / "model")
     laaciq.quantize(model, out=tmp_path / "checkpoint", method="rtn", group_size=32)
-    with pytest.raises(BadOption, match="architecture is gpt2, and only llama, qwen2, qwen3"):
+    with pytest.raises(BadOption, match="architecture is gpt2, and only llama, mistral, qwen2, qwen3"):
         write_gguf(tmp_path / "checkpoint", tmp_path / "gguf")
     assert not (tmp_path / "gguf").exists()
 
