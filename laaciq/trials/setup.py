@@ -17,6 +17,7 @@ from laaciq.options import MeasureOptions
 from laaciq.trials.memory import MemoryLimits
 
 if TYPE_CHECKING:
+    from laaciq.trials.opened_model import OpenedModel
     from laaciq.trials.session import Session
 
 
@@ -35,7 +36,7 @@ class SessionSetup:
     limits: MemoryLimits
 
     @classmethod
-    def of(cls, session: Session) -> SessionSetup:
+    def of(cls, session: OpenedModel) -> SessionSetup:
         # A worker has another current folder.
         folder = replace(session.folder, path=session.folder.path.absolute())
         device = session.place.type

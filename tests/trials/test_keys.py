@@ -15,7 +15,7 @@ from laaciq.planning.decision import decision_key
 from laaciq.planning.planner import Planner
 from laaciq.quantization.calibration import Calibration
 from laaciq.strict import StrictModel
-from laaciq.trials import session as sessions
+from laaciq.trials import opened_model as sessions
 from laaciq.trials.session import Session
 from tests.tiny import save_tiny
 
