@@ -22,7 +22,7 @@ def offered(*words):
         (["run", "--effort", ""], ["fast", "full"]),
         (["run", "--method", "mi"], ["minimax"]),
         (["run", "--group-size", "c"], ["channel"]),
-        (["run", "--bits", ""], ["2", "3", "4", "6", "8"]),
+        (["run", "--bits", ""], ["2", "3", "4", "5", "6", "7", "8"]),
         (["run", "--languages", "sw"], ["swa"]),
         (["run", "--languages", "eng,sw"], ["eng,swa"]),
         (["quantize", "--hold-out", "swa,s"], ["swa,spa"]),

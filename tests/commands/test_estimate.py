@@ -14,8 +14,8 @@ from tests.tiny import save_tiny
 
 # The first word of each stage that is shown, and of those of the estimate that stand for it.
 ESTIMATED = {
-    "scanning": {"profile"},
-    "reading": {"profile"},
+    "scanning": {"profile", "profiling"},
+    "reading": {"profile", "profiling"},
     "curvature": {"curvature"},
     "second": {"second"},
     "predicting": {"predicted"},
@@ -69,6 +69,7 @@ def test_every_stage_shown_reaches_its_total(recorded):
     for title, total, done in shown:
         # Vectors, 1 % of the bytes here, are not scanned.
         assert sum(done) == pytest.approx(total, rel=0.02), title
-    for title in ("curvature", "predicting losses", "rounding, round-0", "rounding"):
+    # Rounding goes block by block, and there are two.
+    for title, least in (("curvature", 6), ("predicting losses", 6), ("rounding, round-0", 2), ("rounding", 2)):
         steps = [done for name, _, done in shown if name == title]
-        assert steps and all(len(done) > 5 for done in steps), title
+        assert steps and all(len(done) >= least for done in steps), title

@@ -268,7 +268,7 @@ def test_draws_of_calibration_text_show_how_far_losses_move(tmp_path, texts):
 
 
 def test_too_little_memory_is_told_before_loading(tmp_path, texts, monkeypatch):
-    monkeypatch.setattr("laaciq.trials.estimate._free_memory", lambda device: 100 * 2**20)
+    monkeypatch.setattr("laaciq.trials.estimate.free_memory", lambda device: 100 * 2**20)
     with pytest.raises(TooLittleMemory, match=r"needs about .* GB of memory and 0\.1 GB are free"):
         laaciq.run(save_tiny("llama", tmp_path / "model"), texts=str(texts), out=tmp_path / "run")
 
