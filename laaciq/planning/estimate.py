@@ -186,12 +186,13 @@ class _Quantizing:
         work = Work()
         for tensor in self.tensors:
             outputs = min(tensor.shape[0], TRIED_OUTPUTS)
-            work = work + grid_search(outputs, tensor.shape[1]) + Work(calls=60)
+            work = work + grid_search(outputs, tensor.shape[1], on_cpu=self._on_cpu) + Work(calls=60)
         return work * formats
 
     def _rounding(self, name: str, times: int) -> StageCost:
         costs, shape = self.costs, self.costs.shape
-        work = sum((rounding(tensor, len(self.languages)) for tensor in self.tensors), Work())
+        languages = len(self.languages)
+        work = sum((rounding(tensor, languages, on_cpu=self._on_cpu) for tensor in self.tensors), Work())
         # The codes of a block, and its weights in float32 while they are rounded.
         more = 12.0 * shape.weights / shape.blocks
         if any(tensor.rounding != "nearest" for tensor in self.tensors):
@@ -219,6 +220,10 @@ class _Quantizing:
             of_blocks = 20 * shape.weights / shape.blocks + activations + 4 * STEP_TOKENS * shape.blocks * shape.width
         outside = 8 * (shape.parameters - shape.weights) + 12 * STEP_TOKENS * shape.vocabulary
         return costs.stage(name, work, logits=2, more_bytes=of_blocks + outside)
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.costs.device.type == "cpu"
 
     def _calibration(self) -> Texts:
         return self.split.calibration.select(self.languages)

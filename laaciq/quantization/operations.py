@@ -6,13 +6,11 @@ from laaciq.engine.work import Speed, Work
 from laaciq.quantization.compensation import SWEEPS
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.rounding_kernels import BLOCK
-from laaciq.quantization.thresholds import REFINED, SCANNED
+from laaciq.quantization.thresholds import CORE_PIECE, OTHER_PIECE, REFINED, SCANNED
 from laaciq.scoring.operations import ModelShape, Reading, backward, block_forward, forward, scoring
 
 # Numbers read per weight when one grid of a group is tried, and operations started for each piece of a matrix.
 _TRIED, _TRIED_CALLS = 30.0, 20.0
-# Weights in such a piece.
-_PIECE = 2**15
 # Operations started for every matrix, and for every block of its inputs that is rounded or refined. The kernel takes as long as several.
 _MATRIX_CALLS, _BLOCK_CALLS = 60.0, 30.0
 # Numbers read per weight when codes become weights, and when a gradient of weights becomes one of scales.
@@ -23,10 +21,10 @@ _STEP_BATCHES = 1.6
 _NOMINAL = Speed(products=5e10, factorizations=1e10, elements=1e10, calls=3e5)
 
 
-def grid_search(outputs: int, inputs: int, importances: int = 1) -> Work:
+def grid_search(outputs: int, inputs: int, importances: int = 1, *, on_cpu: bool = True) -> Work:
     """Cost of the best grid of every group; with several `importances` (languages), of the grid with the smallest worst error."""
     weights, tried = outputs * inputs, SCANNED + REFINED
-    pieces = max(1.0, weights / _PIECE)
+    pieces = max(1.0, weights / (CORE_PIECE if on_cpu else OTHER_PIECE))
     products = 2 * importances * weights * tried if importances > 1 else 0
     return Work(products=products, elements=_TRIED * tried * weights, calls=_TRIED_CALLS * tried * pieces)
 
@@ -68,13 +66,14 @@ def factors(inputs: int, *, compensated: bool) -> Work:
     return inverse(inputs) + lower_upper if compensated else inverse(inputs)
 
 
-def rounding(tensor: TensorPlan, importances: int = 1) -> Work:
+def rounding(tensor: TensorPlan, importances: int = 1, *, on_cpu: bool = True) -> Work:
     """Cost of one matrix by its plan, without the calibration text and the factors of its second moments."""
     outputs, inputs = tensor.shape
     if not tensor.quantized:
         return Work()
     searched = tensor.clip in ("mse", "effective", "minimax")
-    grid = grid_search(outputs, inputs, importances if tensor.clip == "minimax" else 1) if searched else Work()
+    several = importances if tensor.clip == "minimax" else 1
+    grid = grid_search(outputs, inputs, several, on_cpu=on_cpu) if searched else Work()
     match tensor.rounding:
         case "nearest":
             codes = nearest_rounding(outputs, inputs)

@@ -15,7 +15,7 @@ from laaciq.quantization.plan import TensorPlan
 # Thresholds tried between a group's root mean square and its largest weight, then between the best one's neighbours.
 SCANNED, REFINED = 14, 4
 # Weights searched at a time: on a CPU as many as stay in a core's cache, on an accelerator as many as keep it busy.
-_CORE_PIECE, _OTHER_PIECE = 2**15, 2**25
+CORE_PIECE, OTHER_PIECE = 2**15, 2**25
 
 # Errors (outputs, groups, inputs of a group) → cost by group.
 GroupCost = Callable[[torch.Tensor], torch.Tensor]
@@ -69,7 +69,7 @@ def _search(
     cost = _cost(importance, plan)
     if plan.group_size == "tensor":
         return _search_piece(groups, cost, plan, dtype, also)
-    piece = _CORE_PIECE * torch.get_num_threads() if groups.device.type == "cpu" else _OTHER_PIECE
+    piece = CORE_PIECE * torch.get_num_threads() if groups.device.type == "cpu" else OTHER_PIECE
     rows = max(1, piece // (groups.shape[1] * groups.shape[2]))
     pieces = [
         _search_piece(part, cost, plan, dtype, None if also is None else also.rows(start, start + rows))

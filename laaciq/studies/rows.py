@@ -137,6 +137,7 @@ class Rows:
         return made.model_copy(update={"notes": list(notes)}), candidate
 
     def _theirs(self, backend: Backend, name: str, key: str) -> tuple[Made, Candidate]:
+        self.session.copy().require_whole()
         anatomy = self.session.original.anatomy
         candidate = BackendCandidate(
             name, key, self.session.original, backend, self.bits, lambda: self._calibration_passages

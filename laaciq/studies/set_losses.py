@@ -49,6 +49,7 @@ class SetTask(LanguageTask):
 
 
 def protectable_blocks(session: Session, plan: Plan) -> ProtectableBlocks:
+    session.copy().require_whole()
     return session.once(
         ("protectable blocks", plan.model_dump_json()), lambda: ProtectableBlocks(session.original, plan)
     )

@@ -203,6 +203,9 @@ class CostModel:
     def loading(self) -> StageCost:
         """Reading weights from disk and checking them for NaN."""
         work = Work(elements=_LOAD_ELEMENTS * self.shape.parameters, calls=_LOAD_CALLS)
+        if self.device.type != "cpu":
+            # Tensor by tensor, from files that are mapped.
+            return self.stage("loading", work)
         stage = self.stage("loading", work, more_bytes=self._file_bytes)
         # Read in host memory first.
         return replace(stage, memory_bytes=max(stage.memory_bytes, _BASE_BYTES + self._file_bytes))

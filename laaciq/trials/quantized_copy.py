@@ -56,12 +56,16 @@ class QuantizedCopy:
 
     def hold(self, weights: Hashable, put_on: Callable[[LanguageModel], object]) -> LanguageModel:
         """The copy with the named `weights`. `put_on` writes them unless the copy has them already."""
+        self.require_whole()
+        return self._hold(weights, put_on)
+
+    def require_whole(self) -> None:
+        """Raise unless there is room for the original and a copy of it, as other libraries and some studies need them."""
         if self.packed:
             raise TooLittleMemory(
-                f"{self.original.folder.name} is too large for the memory that may be used to hold two of it as other libraries "
-                "need them: give more memory, or use a smaller model"
+                f"memory does not suffice for two of {self.original.folder.name}, which this needs: "
+                "use a machine with more memory, or a smaller model"
             )
-        return self._hold(weights, put_on)
 
     def hold_weights(self, name: Hashable, make: Callable[[], CandidateWeights]) -> LanguageModel:
         """The copy with the weights of that `name`. `make` is called unless the copy has them already."""

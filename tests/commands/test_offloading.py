@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import laaciq
+from laaciq.commands.settings import Settings
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models import offloading
 from laaciq.trials import memory
@@ -79,6 +80,15 @@ def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_
         sum(torch.Size(linear.shape).numel() for linear in anatomy.linears if linear.block == n) for n in range(6)
     ]
     assert 0 < most <= 2 * max(by_block)
+
+
+def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, monkeypatch):
+    model = save_tiny("llama", tmp_path / "model")
+    options = {"languages": ["eng", "swa"], "passages": 3, "served_bound": 100, "device": "cpu"}
+    # On a GPU, what is free decides.
+    monkeypatch.setattr(Settings, "limits", memory.MemoryLimits(host=2**32))
+    with pytest.raises(TooLittleMemory, match="does not suffice for two of"):
+        laaciq.gateway(model, protect=1, out=tmp_path / "gateway", **options)
 
 
 def test_a_bound_that_is_too_small_is_refused_with_the_least(tmp_path, texts):
