@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -39,7 +39,6 @@ class OffloadedBlocks:
         self._blocks = dict(blocks)
         self._homes = {index: list(_slots(block)) for index, block in blocks.items()}
         self._users: Counter[int] = Counter()
-        self._on_arrival: list[Callable[[int], None]] = []
         self._attach()
 
     @contextmanager
@@ -52,8 +51,6 @@ class OffloadedBlocks:
             fetched = self.source.fetch(index)
             for slot in self._homes[index]:
                 slot.put(fetched[slot.name])
-            for see in self._on_arrival:
-                see(index)
         self._users[index] += 1
         try:
             yield
@@ -62,15 +59,6 @@ class OffloadedBlocks:
             if not self._users[index]:
                 for slot in self._homes[index]:
                     slot.restore()
-
-    @contextmanager
-    def watched(self, see: Callable[[int], None]) -> Iterator[None]:
-        """Context manager: `see` is called with the index of every block that has just fetched its weights."""
-        self._on_arrival.append(see)
-        try:
-            yield
-        finally:
-            self._on_arrival.remove(see)
 
     @contextmanager
     def detached(self) -> Iterator[None]:
@@ -123,8 +111,8 @@ def _slots(block: nn.Module) -> Iterator[_Slot]:
 
 @dataclass
 class HostWeights:
-    """Blocks whose weights are in host memory: `homes`, by index. They come to `device` as numbers of type `dtype`, floats at least. While a
-    block is used, the next one is on its way; copies from pinned memory do not wait for each other.
+    """Blocks whose weights are in host memory or in mapped files: `homes`, by index. They are copied to `device`, floats as numbers of type
+    `dtype`, if it is given. While a block is used, the next one is on its way to a GPU.
     """
 
     homes: dict[int, BlockTensors]
@@ -159,15 +147,11 @@ class HostWeights:
         return order[place % len(order)] if len(order) > 1 and place >= 0 else None
 
     def _start(self, index: int) -> None:
-        with torch.cuda.stream(self._side_stream):
+        with torch.cuda.stream(_side_stream(self.device)):
             tensors = self._copied(index)
             arrived = torch.cuda.Event()
             arrived.record()
         self._coming = index, tensors, arrived
-
-    @property
-    def _side_stream(self) -> Any:
-        return _side_stream(self.device)
 
     def _copied(self, index: int) -> BlockTensors:
         return {
@@ -178,13 +162,10 @@ class HostWeights:
         }
 
 
-_STREAMS: dict[torch.device, Any] = {}
-
-
+@cache
 def _side_stream(device: torch.device) -> Any:
-    if device not in _STREAMS:
-        _STREAMS[device] = torch.cuda.Stream(device)
-    return _STREAMS[device]
+    """The stream in which blocks are copied while others run."""
+    return torch.cuda.Stream(device)
 
 
 def tensor_bytes(module: nn.Module, dtype: torch.dtype | None = None) -> int:
