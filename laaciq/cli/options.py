@@ -82,8 +82,8 @@ GpuMemory = Annotated[
 HostMemory = Annotated[
     str | None,
     typer.Option(
-        help="Most host memory to use for weights, such as 24GB. What does not fit is read from its files when it is used. Default: what is "
-        "free; for models on a CPU, no bound.",
+        help="On a CPU: most memory for weights and work, such as 24GB; blocks that do not fit are read from their files when they run. "
+        "Default: no bound. Beside a GPU: offloaded blocks lie in host memory if they fit in it, else in their files. Default: what is free.",
         metavar="SIZE",
     ),
 ]

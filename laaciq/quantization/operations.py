@@ -129,8 +129,9 @@ def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) ->
 
 
 def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, batch: int) -> Work:
-    """Cost of tuning. Every epoch reads the calibration text: the original forward, the student forward and backward, in batches of
-    `STEP_TOKENS`, for each of which weights are dequantized. Validation text is scored before, and after every epoch.
+    """Cost of tuning. Every epoch reads the calibration text: the student forward and backward, in batches of `STEP_TOKENS`, for each of which
+    weights are dequantized. A second forward pass stands for the original's, which runs once, or for that of blocks that run again for
+    their gradients. Validation text is scored before, and after every epoch.
     """
     batches = max(1.0, _STEP_BATCHES * learned.read / batch)
     read = Reading(**{**vars(learned), "batches": batches})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,27 +69,35 @@ class Placement:
 
 
 def place_weights(shape: ModelShape, device: torch.device, limits: MemoryLimits) -> Placement:
-    """As many weights on the device as there is room for beside the work. Raises `TooLittleMemory` if one block at a time is too much."""
+    """As many weights on the device as there is room for beside the work. Raises `TooLittleMemory` if one block at a time is too much, and
+    `BadOption` if host memory is bounded beside a GPU on which all weights are.
+    """
     bound = device_bound(device, limits)
     if bound is None:
         return Placement()
     width = number_bytes(device)
     room = bound - working_bytes(shape, device)
     size = width * shape.parameters
-    if room >= _MODELS * size:
-        return Placement()
+    if room >= size and device.type == "cuda" and limits.host is not None:
+        raise BadOption("--host-memory has no effect here: all weights fit on the GPU, so leave it out")
     if room >= size:
-        return Placement(packed=True)
+        return Placement(packed=room < _MODELS * size)
     blocks = [width * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
     least = size - sum(blocks) + 3 * max(blocks)
     if room < least:
-        option = "--gpu-memory" if device.type == "cuda" else "--host-memory"
-        needed = (bound - room + least) / 10**9
-        raise TooLittleMemory(
-            f"{bound / 10**9:.1f} GB are too little even for one block at a time: give {option} {needed:.1f}GB or more, or use a smaller model"
-        )
+        raise TooLittleMemory(_too_little(working_bytes(shape, device) + least, device, limits))
     host = limits.host or free_memory(torch.device("cpu")) or 0
     return Placement(int(room), packed=True, pinned=size - room <= _PINNED * host)
+
+
+def _too_little(needed: float, device: torch.device, limits: MemoryLimits) -> str:
+    """`needed` bytes of weights and work, and what the user can do. The size that it names is rounded up, so that it is enough."""
+    on_gpu = device.type == "cuda"
+    size = math.ceil((needed / _USABLE + _CUDA_CONTEXT if on_gpu else needed) / 2**30 * 10) / 10
+    wanted = f"a GPU with {size:g} GB of free memory" if on_gpu else f"--host-memory {size:g}GB or more"
+    if on_gpu and limits.gpu is not None:
+        wanted = f"--gpu-memory {size:g}GB or more"
+    return f"this is too little memory even for one block at a time: give {wanted}, or use a smaller model"
 
 
 def device_bound(device: torch.device, limits: MemoryLimits) -> float | None:
@@ -105,8 +114,8 @@ def number_bytes(device: torch.device) -> int:
 
 
 def working_bytes(shape: ModelShape, device: torch.device) -> float:
-    """Memory beside weights that the largest stage needs: logits of two models, outputs of all blocks for a batch, second moments of the
-    widest layer with their factors in float64, hidden states of the calibration text.
+    """Memory beside weights that the largest stage needs: logits of two models, or second moments of the widest layer with their factors in
+    float64; outputs of all blocks for a batch, and what is inside a block.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
     width = number_bytes(device)

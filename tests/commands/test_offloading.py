@@ -92,7 +92,7 @@ def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, m
 
 
 def test_a_bound_that_is_too_small_is_refused_with_the_least(tmp_path, texts):
-    with pytest.raises(TooLittleMemory, match=r"too little even for one block at a time: give --host-memory \d"):
+    with pytest.raises(TooLittleMemory, match=r"too little memory even for one block at a time: give --host-memory \d"):
         laaciq.quantize("reference", texts=texts, out=tmp_path / "out", host_memory="100MB", budget=4.0)
     assert not (tmp_path / "out").exists()
 

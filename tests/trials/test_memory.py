@@ -1,0 +1,57 @@
+"""Where weights are placed, from shapes alone: no GPU is needed to decide it."""
+
+import re
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from laaciq.errors import BadOption, TooLittleMemory
+from laaciq.models import dissect
+from laaciq.scoring.operations import ModelShape
+from laaciq.trials.memory import MemoryLimits, parse_bytes, place_weights, working_bytes
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+GB = 2**30
+
+
+@pytest.fixture(scope="module")
+def shape():
+    """A Llama of 7 billion weights: 12.6 GB in 16 bits."""
+    config = AutoConfig.for_model(
+        "llama",
+        hidden_size=4096,
+        intermediate_size=11008,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        vocab_size=32000,
+    )
+    with torch.device("meta"):
+        return ModelShape.of("causal", dissect(AutoModelForCausalLM.from_config(config)))
+
+
+def test_with_less_room_candidates_are_packed_and_then_blocks_are_offloaded(shape):
+    plenty, some, little = (place_weights(shape, GPU, MemoryLimits(gpu=size * GB)) for size in (80, 24, 16))
+    assert (plenty.most_bytes, plenty.packed) == (None, False)
+    assert (some.most_bytes, some.packed) == (None, True)
+    assert little.packed and little.most_bytes < 2 * shape.parameters
+    assert little.most_bytes + working_bytes(shape, GPU) < 16 * GB
+
+
+def test_without_a_bound_everything_is_in_memory_on_a_cpu(shape):
+    placement = place_weights(shape, CPU, MemoryLimits())
+    assert (placement.most_bytes, placement.packed) == (None, False)
+
+
+@pytest.mark.parametrize(("device", "option"), [(CPU, "host"), (GPU, "gpu")])
+def test_the_least_that_is_named_is_enough(device, option, shape):
+    with pytest.raises(TooLittleMemory) as refused:
+        place_weights(shape, device, MemoryLimits(**{option: 2 * GB}))
+    (size,) = re.findall(rf"--{option}-memory (\S+) or more", str(refused.value))
+    assert place_weights(shape, device, MemoryLimits(**{option: parse_bytes(size, option)})).packed
+
+
+def test_host_memory_is_refused_beside_a_gpu_that_holds_all(shape):
+    with pytest.raises(BadOption, match="--host-memory has no effect here"):
+        place_weights(shape, GPU, MemoryLimits(gpu=80 * GB, host=8 * GB))
+    assert not place_weights(shape, GPU, MemoryLimits(gpu=16 * GB, host=1 * GB)).pinned
