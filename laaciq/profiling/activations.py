@@ -19,7 +19,7 @@ from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
 from laaciq.models.experts import routed_tokens
 from laaciq.options import MeasureOptions
-from laaciq.profiling.redundancy import FoldedMoments
+from laaciq.profiling.redundancy import FoldedTokens
 from laaciq.scoring.likelihood import batch_tokens, batches, padded_width, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence, prepare_all, start_tokens
 
@@ -40,7 +40,7 @@ class Activations:
     linear_tokens: dict[str, int] = field(default_factory=dict)
     passage_sums: np.ndarray = field(default_factory=lambda: np.zeros(0))
     passage_tokens: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    last_block: FoldedMoments | None = None
+    last_block: FoldedTokens | None = None
     nll: float | None = None
     scored_bytes: int = 0
 
@@ -168,7 +168,7 @@ class _Collector:
             )
             total.passage_sums = np.zeros((blocks, len(self.passages), width), dtype=np.float32)
             total.passage_tokens = np.zeros((blocks, len(self.passages)), dtype=np.float32)
-            total.last_block = FoldedMoments(width, device=self.model.device)
+            total.last_block = FoldedTokens(width, device=self.model.device)
         # Encoder and decoder read different positions; all other models have one mask, under False.
         for side, mask in self.masks.items():
             members = [index for index in self.states if self.in_encoder[index] == side]

@@ -52,51 +52,71 @@ class SpectralRedundancy(StrictModel):
         return math.log(self.width) - self.entropy
 
 
-class FoldedMoments:
-    """Counts, sums and second moments of token representations in one pass, with documents assigned to folds in turn.
+class FoldedTokens:
+    """Token representations of one layer in one language, with documents assigned to folds in turn.
 
-    Takes folds · width² numbers of float64 for one layer in one language (26 MB at width 640): finish one language before the next.
+    Up to `width` tokens are kept as they are: the products of n of them with each other have the eigenvalues of their covariance, in an n × n
+    matrix. Of more tokens, counts, sums and second moments stay: folds · width² numbers of float64 (26 MB at width 640), so finish one
+    language before the next.
     """
 
     def __init__(self, width: int, *, folds: int = FOLDS, device: torch.device | str = "cpu") -> None:
+        self.width, self.device = width, device
         self.counts = [0] * folds
-        self.sums = torch.zeros(folds, width, dtype=torch.float64, device=device)
-        self.squares = torch.zeros(folds, width, width, dtype=torch.float64, device=device)
+        self._rows: list[list[torch.Tensor]] = [[] for _ in range(folds)]
+        self._moments: tuple[torch.Tensor, torch.Tensor] | None = None
         self._documents: dict[str, int] = {}
 
     def add(self, document: str, rows: torch.Tensor) -> None:
         """Add representations (tokens, width) of a document. All passages of a document go to the same fold."""
         fold = self._documents.setdefault(document, len(self._documents) % len(self.counts))
-        wide = rows.to(self.sums)
-        self.counts[fold] += len(wide)
-        self.sums[fold] += wide.sum(0)
-        self.squares[fold].addmm_(wide.T, wide)
+        self.counts[fold] += len(rows)
+        self._rows[fold].append(rows.to(self.device, torch.float64))
+        if sum(self.counts) > self.width:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        folds, width = len(self.counts), self.width
+        if self._moments is None:
+            empty = torch.zeros(folds, width + 1, width, dtype=torch.float64, device=self.device)
+            self._moments = empty[:, 0], empty[:, 1:]
+        sums, squares = self._moments
+        for fold, kept in enumerate(self._rows):
+            for rows in kept:
+                sums[fold] += rows.sum(0)
+                squares[fold].addmm_(rows.T, rows)
+            kept.clear()
+
+    def spectrum(self, left_out: int | None = None) -> torch.Tensor:
+        """Eigenvalues of the tokens' covariance times their number, ascending, without one fold if it is given; zeros may be missing."""
+        chosen = [fold for fold in range(len(self.counts)) if fold != left_out]
+        if self._moments is None:
+            rows = torch.cat([rows for fold in chosen for rows in self._rows[fold]])
+            central = rows - rows.mean(0)
+            return _eigenvalues(central @ central.T)
+        sums, squares = (moment[chosen].sum(0) for moment in self._moments)
+        return _eigenvalues(squares - torch.outer(sums, sums) / sum(self.counts[fold] for fold in chosen))
 
 
-def spectral_redundancy(moments: FoldedMoments) -> SpectralRedundancy:
+def spectral_redundancy(folded: FoldedTokens) -> SpectralRedundancy:
     """H by `population_entropy`, corrected by the delete-one-fold jackknife (Busing, Meijer & van der Leeden 1999, for folds of unequal
     size).
 
     The former removes the bias of a sample of independent tokens, to all orders in width/tokens. The latter removes, to first order, what
     remains because tokens of a document are alike or differ in norm.
     """
-    tokens, total, squares = sum(moments.counts), moments.sums.sum(0), moments.squares.sum(0)
-    plug_in, entropy = _entropies(tokens, total, squares)
-    filled = [k for k, count in enumerate(moments.counts) if count]
+    tokens = sum(folded.counts)
+    plug_in, entropy = _entropies(folded)
+    filled = [k for k, count in enumerate(folded.counts) if count]
     error = None
     if len(filled) > 1:
-        ratios = np.array([tokens / moments.counts[k] for k in filled])
-        left_out = np.array(
-            [
-                _entropies(tokens - moments.counts[k], total - moments.sums[k], squares - moments.squares[k])[1]
-                for k in filled
-            ]
-        )
+        ratios = np.array([tokens / folded.counts[k] for k in filled])
+        left_out = np.array([_entropies(folded, k)[1] for k in filled])
         pseudo = ratios * entropy - (ratios - 1) * left_out
         entropy = float((pseudo / ratios).sum())
         error = float(np.sqrt(((pseudo - entropy) ** 2 / (ratios - 1)).mean()))
     return SpectralRedundancy(
-        width=len(total), tokens=tokens, plug_in_entropy=plug_in, entropy=entropy, standard_error=error
+        width=folded.width, tokens=tokens, plug_in_entropy=plug_in, entropy=entropy, standard_error=error
     )
 
 
@@ -133,21 +153,26 @@ def population_entropy(eigenvalues: torch.Tensor, samples: int, width: int) -> f
     return entropy + floor * min(samples * flat, width - samples)
 
 
-@one_thread()
-def _entropies(count: int, total: torch.Tensor, squares: torch.Tensor) -> tuple[float, float]:
-    """Plug-in and corrected H of tokens with this count, sum and second moment."""
+def _entropies(folded: FoldedTokens, left_out: int | None = None) -> tuple[float, float]:
+    """Plug-in and corrected H of the tokens, without one fold if it is given."""
+    count = sum(folded.counts) - (0 if left_out is None else folded.counts[left_out])
     if count < 3:
         raise BrokenTexts(
             f"{count} tokens (in all, or with one fold of documents left out) have no spectrum: give more text"
         )
-    if not squares.isfinite().all():
-        raise BrokenModel("the model computes NaN or infinite representations of these texts: it cannot be profiled")
-    samples, width = count - 1, len(total)
-    eigenvalues = torch.linalg.eigvalsh(squares - torch.outer(total, total) / count).flip(0)[:samples]
-    eigenvalues = eigenvalues[eigenvalues > eigenvalues[0].abs() * width * torch.finfo(torch.float64).eps]
+    samples = count - 1
+    eigenvalues = folded.spectrum(left_out).flip(0)[:samples]
+    eigenvalues = eigenvalues[eigenvalues > eigenvalues[0].abs() * folded.width * torch.finfo(torch.float64).eps]
     if not len(eigenvalues):
         raise BrokenTexts("all tokens have the same representation here: the entropy of its spectrum is undefined")
-    return spectral_entropy(eigenvalues), population_entropy(eigenvalues, samples, width)
+    return spectral_entropy(eigenvalues), population_entropy(eigenvalues, samples, folded.width)
+
+
+@one_thread()
+def _eigenvalues(matrix: torch.Tensor) -> torch.Tensor:
+    if not matrix.isfinite().all():
+        raise BrokenModel("the model computes NaN or infinite representations of these texts: it cannot be profiled")
+    return torch.linalg.eigvalsh(matrix)
 
 
 # Predictive

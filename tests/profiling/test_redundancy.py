@@ -13,7 +13,7 @@ from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
 from laaciq.profiling.redundancy import (
-    FoldedMoments,
+    FoldedTokens,
     _mean_updates,
     _without_blocks,
     population_entropy,
@@ -53,10 +53,10 @@ def gaussian(random, tokens, spectrum, memory=0.0):
 
 
 def measured(documents, **options):
-    moments = FoldedMoments(documents.shape[-1], **options)
+    folded = FoldedTokens(documents.shape[-1], **options)
     for number, rows in enumerate(documents):
-        moments.add(str(number), rows)
-    return spectral_redundancy(moments)
+        folded.add(str(number), rows)
+    return spectral_redundancy(folded)
 
 
 # Spectral
@@ -141,12 +141,26 @@ def test_rotation_scale_and_offset_change_nothing(seed, scale, offset):
 
 def test_a_document_may_come_in_pieces_and_in_any_type():
     documents = gaussian(np.random.default_rng(4), 80, np.ones(6)).float()
-    pieces = FoldedMoments(6)
+    pieces = FoldedTokens(6)
     for number, rows in enumerate(documents):
         pieces.add(str(number), rows[:3])
     for number, rows in enumerate(documents):
         pieces.add(str(number), rows[3:])
     assert spectral_redundancy(pieces).entropy == pytest.approx(measured(documents.double()).entropy)
+
+
+@pytest.mark.parametrize("documents", [3, 24])
+def test_few_tokens_and_many_have_the_eigenvalues_of_their_covariance(documents):
+    """With at most `width` tokens, those of their products with each other."""
+    rows = gaussian(np.random.default_rng(6), documents * DOCUMENT, np.linspace(0.1, 1, WIDTH))
+    folded = FoldedTokens(WIDTH)
+    for number, document in enumerate(rows):
+        folded.add(str(number), document)
+    for left_out, kept in ((None, rows), (1, rows[[n for n in range(documents) if n % 8 != 1]])):
+        tokens = kept.flatten(0, 1)
+        rank = min(len(tokens) - 1, WIDTH)
+        wanted = torch.linalg.eigvalsh(torch.cov(tokens.T) * (len(tokens) - 1))[-rank:]
+        torch.testing.assert_close(folded.spectrum(left_out)[-rank:], wanted)
 
 
 def test_one_document_has_no_standard_error():
