@@ -52,3 +52,10 @@ def to_16bit(tensor: torch.Tensor) -> torch.Tensor:
     exact = torch.equal(brain.to(tensor.dtype), tensor)
     small = tensor.abs().max() <= torch.finfo(torch.float16).max if tensor.numel() else True
     return brain if exact or not small else tensor.to(torch.float16)
+
+
+def rounded_to_16bit(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of `to_16bit` in the tensor's own type. Nothing waits for a GPU."""
+    brain, half = (tensor.to(dtype).to(tensor.dtype) for dtype in (torch.bfloat16, torch.float16))
+    small = tensor.abs().max() <= torch.finfo(torch.float16).max
+    return torch.where((brain == tensor).all() | ~small, brain, half)

@@ -13,11 +13,11 @@ from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.products import (
     FEW_TOKENS,
-    KERNEL_BITS,
     PackedMatrix,
     Packing,
     packed_product,
     packed_weights,
+    why_no_product,
     why_no_triton,
 )
 from laaciq.quantization.stored import StoredMatrix
@@ -33,25 +33,10 @@ _INT4_TILE = 32
 def why_dequantized(plan: TensorPlan, dtype: torch.dtype, device: torch.device) -> str | None:
     """Why a layer runs on dequantized weights, properties of the checkpoint first; None if a kernel reads its codes."""
     if device.type == "cuda":
-        return _why_no_product(plan) or why_no_triton(device)
+        return why_no_product(plan) or why_no_triton(device)
     if reason := _why_no_int4(plan, dtype):
         return reason
     return None if device.type == "cpu" else "kernels need a CPU or a CUDA device"
-
-
-def _why_no_product(plan: TensorPlan) -> str | None:
-    if plan.kept:
-        return f"Triton kernels keep no weights in 16 bits; {plan.keep:g} % are kept here"
-    if plan.rank:
-        return f"Triton kernels have no low-rank correction; it has rank {plan.rank} here"
-    if plan.bits not in KERNEL_BITS:
-        return f"Triton kernels have no codes of {plan.bits} bits; these are dequantized, which is slower"
-    needed = Packing.of(plan).unit_codes
-    if plan.shape[1] % needed:
-        return (
-            f"Triton kernels at {plan.bits} bits need inputs in multiples of {needed}; this layer has {plan.shape[1]}"
-        )
-    return None
 
 
 def _why_no_int4(plan: TensorPlan, dtype: torch.dtype) -> str | None:

@@ -43,6 +43,12 @@ class Packing:
         return 32 * self.unit_words // self.bits
 
     @property
+    def sums_by_group(self) -> bool:
+        """Can a kernel sum over groups? Each must hold a power of two of whole units."""
+        units, rest = divmod(self.group, self.unit_codes)
+        return self.row_groups > 0 and rest == 0 and units & (units - 1) == 0
+
+    @property
     def numbers(self) -> tuple[int, int, int, int, bool]:
         return self.inputs, self.bits, self.group, self.row_groups, self.affine
 
@@ -72,6 +78,27 @@ def packed_weights(matrix: PackedMatrix, dtype: torch.dtype) -> torch.Tensor:
     """W, (outputs, inputs), dequantized."""
     codes, scales, zeros, packing, outputs = matrix
     return torch.ops.laaciq.packed_weights(codes, scales, zeros, *packing.numbers, outputs, dtype)
+
+
+def packed_group_sums(matrix: PackedMatrix, values: torch.Tensor) -> torch.Tensor:
+    """Σ (c − z)·v over each group, (outputs, groups), for values in the matrix's shape, if its packing `sums_by_group`."""
+    return _kernels().group_sums(matrix, values)
+
+
+def why_no_product(plan: TensorPlan) -> str | None:
+    """Why no kernel reads a layer that is stored like this, on any GPU; None if one does."""
+    if plan.kept:
+        return f"Triton kernels keep no weights in 16 bits; {plan.keep:g} % are kept here"
+    if plan.rank:
+        return f"Triton kernels have no low-rank correction; it has rank {plan.rank} here"
+    if plan.bits not in KERNEL_BITS:
+        return f"Triton kernels have no codes of {plan.bits} bits; these are dequantized, which is slower"
+    needed = Packing.of(plan).unit_codes
+    if plan.shape[1] % needed:
+        return (
+            f"Triton kernels at {plan.bits} bits need inputs in multiples of {needed}; this layer has {plan.shape[1]}"
+        )
+    return None
 
 
 @cache

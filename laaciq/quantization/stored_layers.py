@@ -40,8 +40,11 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
         return cls(plans, parts, device)
 
     def matrix(self, name: str) -> QuantizedMatrix:
-        there = {part: stored.to(self.device, non_blocking=True) for part, stored in self.parts[name].items()}
-        return read_stored(there, self.plans[name])
+        return read_stored(self.packed(name), self.plans[name])
+
+    def packed(self, name: str) -> dict[str, torch.Tensor]:
+        """The packed parts of a layer, on the device."""
+        return {part: stored.to(self.device, non_blocking=True) for part, stored in self.parts[name].items()}
 
     @classmethod
     def joined(cls, several: Iterable[StoredLayers], device: torch.device) -> StoredLayers:

@@ -7,7 +7,6 @@ v₀. The forward pass uses both rounded to 16 bits, and gradients pass through 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,8 +15,8 @@ from torch.func import functional_call
 
 from laaciq.models import LanguageModel
 from laaciq.models.offloading import BlockTensors, OffloadedBlocks
-from laaciq.quantization.grid import Grid, QuantizedMatrix, group
-from laaciq.quantization.kept import to_16bit
+from laaciq.quantization.fixed_codes import FixedCodes, UnpackedCodes, fixed_codes
+from laaciq.quantization.kept import rounded_to_16bit, to_16bit
 from laaciq.quantization.stored_layers import StoredLayers
 
 
@@ -32,7 +31,7 @@ class Student(nn.Module):
     def __init__(self, model: LanguageModel, layers: StoredLayers, *, recompute: bool) -> None:
         super().__init__()
         self.layers = layers.nearer(on_device=True) if recompute else layers
-        self._unpacked = {} if recompute else {tensor.name: matrix for tensor, matrix in layers}
+        self._unpacked = {} if recompute else {plan.name: UnpackedCodes(matrix, plan) for plan, matrix in layers}
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
         self.copy = model.without_block_weights()
@@ -74,15 +73,14 @@ class Student(nn.Module):
                 values[name] = self._fixed[name]
             elif name in self._starts:
                 moved = self._moved(name)
-                values[name] = moved + (to_16bit(moved.detach()).float() - moved.detach())
+                values[name] = moved + (rounded_to_16bit(moved.detach()) - moved.detach())
             else:
                 weights = _Dequantized.apply(self._steps[name], self, name)
                 values[name] = weights.t() if name in self._transposed else weights
         return values
 
-    def matrix(self, name: str) -> QuantizedMatrix:
-        """A layer with its first scales."""
-        return self._unpacked[name] if name in self._unpacked else self.layers.matrix(name)
+    def codes(self, name: str) -> FixedCodes:
+        return self._unpacked[name] if name in self._unpacked else fixed_codes(self.layers, name)
 
     @property
     def _vectors(self) -> dict[str, nn.Parameter]:
@@ -115,23 +113,11 @@ class _Dequantized(torch.autograd.Function):
     def forward(ctx: Any, steps: torch.Tensor, student: Student, name: str) -> torch.Tensor:
         ctx.student, ctx.name = student, name
         ctx.save_for_backward(steps)
-        return _present(student, name, steps).dequantize(student.layers.plans[name])
+        codes = student.codes(name)
+        return codes.weights(_moved_scales(codes.scales, steps))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        """∂/∂θ = s·Σ u·∂/∂w over the group's units u; kept weights do not depend on scales."""
-        (gradient,), plan = gradients, ctx.student.layers.plans[ctx.name]
-        matrix = _present(ctx.student, ctx.name, *ctx.saved_tensors)
-        if matrix.kept is not None:
-            gradient = matrix.kept.put_into(gradient, 0.0)
-        units = matrix.grid.units(group(matrix.codes, plan), plan.bits)
-        by_group = (units * group(gradient, plan, filler=0.0)).sum(-1)
-        if plan.group_size == "tensor":
-            by_group = by_group.sum().reshape(1, 1)
-        return matrix.grid.scales.float() * by_group, None, None
-
-
-def _present(student: Student, name: str, steps: torch.Tensor) -> QuantizedMatrix:
-    """A layer with its present scales."""
-    matrix = student.matrix(name)
-    return replace(matrix, grid=Grid(_moved_scales(matrix.grid.scales, steps.detach()), matrix.grid.zeros))
+        """∂/∂θ = s·∂/∂s."""
+        codes, (steps,), (gradient,) = ctx.student.codes(ctx.name), ctx.saved_tensors, gradients
+        return _moved_scales(codes.scales, steps).float() * codes.by_scale(gradient), None, None

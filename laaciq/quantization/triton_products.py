@@ -31,6 +31,8 @@ TILES = {1: (4, 512), 3: (8, 128)}
 _BATCH_ROWS, _BATCH_UNITS, _BATCH_PROGRAMS = 64, 32, 512
 # Units per program of dequantization.
 _UNITS = 512
+# Weights per program of sums by group.
+_SUMMED = 4096
 
 
 @triton.jit
@@ -193,6 +195,25 @@ def _batch_product(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _unit_codes(codes, inside, bits: tl.constexpr, unit_codes: tl.constexpr, unit_words: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The codes of units as floats, (units, lanes)."""
+    lane = tl.arange(0, unit_codes)[None, :]
+    word0, word1, word2 = _words(codes, inside, unit_words)
+    at = lane * bits % 32
+    low = word0.to(tl.uint32, bitcast=True)[:, None]
+    if unit_words == 1:
+        field = low >> at
+    else:
+        middle, high = word1.to(tl.uint32, bitcast=True)[:, None], word2.to(tl.uint32, bitcast=True)[:, None]
+        index = lane * bits // 32
+        own = tl.where(index == 0, low, tl.where(index == 1, middle, high))
+        following = tl.where(index == 0, middle, high)
+        # A shift by all 32 bits is undefined.
+        field = (own >> at) | tl.where(at + bits > 32, following << tl.where(at > 0, 32 - at, 0), 0)
+    return (field & (2**bits - 1)).to(tl.float32)
+
+
+@triton.jit
 def _dequantize(  # type: ignore[no-untyped-def]
     codes,
     scales,
@@ -213,19 +234,7 @@ def _dequantize(  # type: ignore[no-untyped-def]
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     lane = tl.arange(0, unit_codes)[None, :]
     inside = unit < units
-    word0, word1, word2 = _words(codes + row * (units * unit_words) + unit * unit_words, inside, unit_words)
-    at = lane * bits % 32
-    low = word0.to(tl.uint32, bitcast=True)[:, None]
-    if unit_words == 1:
-        field = low >> at
-    else:
-        middle, high = word1.to(tl.uint32, bitcast=True)[:, None], word2.to(tl.uint32, bitcast=True)[:, None]
-        index = lane * bits // 32
-        own = tl.where(index == 0, low, tl.where(index == 1, middle, high))
-        following = tl.where(index == 0, middle, high)
-        # A shift by all 32 bits is undefined.
-        field = (own >> at) | tl.where(at + bits > 32, following << tl.where(at > 0, 32 - at, 0), 0)
-    code = (field & (2**bits - 1)).to(tl.float32)
+    code = _unit_codes(codes + row * (units * unit_words) + unit * unit_words, inside, bits, unit_codes, unit_words)
     if group % unit_codes == 0:
         groups = row * row_groups + unit * unit_codes // group
         zero = _zero_points(zeros, groups, inside, bits, affine)[:, None]
@@ -237,6 +246,37 @@ def _dequantize(  # type: ignore[no-untyped-def]
         scale = tl.load(scales + groups, mask=inside[:, None], other=0.0).to(tl.float32)
     place = weights + row * inputs + unit[:, None] * unit_codes + lane
     tl.store(place, ((code - zero) * scale).to(weights.dtype.element_ty), mask=inside[:, None])
+
+
+@triton.jit
+def _group_sums(  # type: ignore[no-untyped-def]
+    codes,
+    zeros,
+    values,
+    sums,
+    inputs: tl.constexpr,
+    bits: tl.constexpr,
+    unit_codes: tl.constexpr,
+    unit_words: tl.constexpr,
+    group: tl.constexpr,
+    row_groups: tl.constexpr,
+    affine: tl.constexpr,
+    GROUPS: tl.constexpr,
+):
+    """A program sums over `GROUPS` groups of one row. A group holds whole units, a power of two of them."""
+    units: tl.constexpr = inputs // unit_codes
+    group_units: tl.constexpr = group // unit_codes
+    row = tl.program_id(0).to(tl.int64)
+    groups = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    unit = tl.program_id(1) * (GROUPS * group_units) + tl.arange(0, GROUPS * group_units)
+    inside = unit < units
+    code = _unit_codes(codes + row * (units * unit_words) + unit * unit_words, inside, bits, unit_codes, unit_words)
+    zero = _zero_points(zeros, row * row_groups + unit // group_units, inside, bits, affine)[:, None]
+    places = values + row * inputs + unit[:, None] * unit_codes + tl.arange(0, unit_codes)[None, :]
+    value = tl.load(places, mask=inside[:, None], other=0.0).to(tl.float32)
+    by_unit = tl.sum((code - zero) * value, axis=1)
+    by_group = tl.sum(tl.reshape(by_unit, [GROUPS, group_units]), axis=1)
+    tl.store(sums + row * row_groups + groups, by_group, mask=groups < row_groups)
 
 
 def product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
@@ -282,6 +322,21 @@ def dequantize(matrix: PackedMatrix, dtype: torch.dtype) -> torch.Tensor:
             *_pointers(matrix), weights, **_constants(packing), UNITS=tile
         )
     return weights
+
+
+def group_sums(matrix: PackedMatrix, values: torch.Tensor) -> torch.Tensor:
+    """Σ (c − z)·v over the inputs of each group, (outputs, groups), for values in the matrix's shape; scales are not read. The packing must
+    be one of `sums_by_group`.
+    """
+    packing = matrix.packing
+    sums = values.new_empty(matrix.outputs, packing.row_groups, dtype=torch.float32)
+    groups = min(triton.next_power_of_2(packing.row_groups), max(1, _SUMMED // packing.group))
+    codes, _, zeros = _pointers(matrix)
+    with _device_of(values):
+        _group_sums[(matrix.outputs, triton.cdiv(packing.row_groups, groups))](
+            codes, zeros, values.contiguous(), sums, **_constants(packing), GROUPS=groups
+        )
+    return sums
 
 
 def _pointers(matrix: PackedMatrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

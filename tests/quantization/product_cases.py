@@ -1,11 +1,12 @@
-"""Products with packed matrices beside products with their dequantized weights. A program with a device as its argument: with
-`TRITON_INTERPRET=1` the kernels run in Triton's interpreter, on the CPU.
+"""Products with packed matrices, their weights and gradients of their scales, beside those of unpacked matrices. A program with a device as
+its argument: with `TRITON_INTERPRET=1` the kernels run in Triton's interpreter, on the CPU.
 """
 
 import sys
 
 import torch
 
+from laaciq.quantization.fixed_codes import PackedCodes, UnpackedCodes
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.products import KERNEL_BITS, PackedMatrix, Packing, packed_product, packed_weights
@@ -24,7 +25,9 @@ def main(device: str) -> None:
     for number, (bits, shape, group_size) in enumerate(shapes):
         # Both kinds of grid at each bit width, and with each kind of scales.
         symmetric = (number + bits // 2) % 2 == 0
-        compare(TensorPlan(name="w", shape=shape, bits=bits, group_size=group_size, symmetric=symmetric), device)
+        plan = TensorPlan(name="w", shape=shape, bits=bits, group_size=group_size, symmetric=symmetric)
+        compare(plan, device)
+        compare_gradients(plan, device)
     compare_compiled(device)
 
 
@@ -51,6 +54,20 @@ def compare(plan: TensorPlan, device: str) -> None:
     half = torch.randn(1, plan.shape[1], device=device).half()
     wanted = (half.float() @ weights.T).half()
     torch.testing.assert_close(packed_product(half, packed), wanted, rtol=2e-3, atol=2e-3)
+
+
+def compare_gradients(plan: TensorPlan, device: str) -> None:
+    """Weights and gradients of scales that have moved."""
+    quantized = quantize_matrix(torch.randn(plan.shape, device=device), plan)
+    parts = {name: part.to(device) for name, part in stored_tensors(quantized, plan).items()}
+    unpacked, packed = UnpackedCodes(quantized, plan), PackedCodes.of(parts, plan)
+    scales = unpacked.scales * 1.25
+    assert torch.equal(packed.weights(scales), unpacked.weights(scales)), plan
+    gradient = torch.randn(plan.shape, device=device)
+    # Sums in float32, in another order.
+    torch.testing.assert_close(
+        packed.by_scale(gradient), unpacked.by_scale(gradient), rtol=1e-4, atol=1e-4, msg=lambda m: f"{plan}\n{m}"
+    )
 
 
 def compare_compiled(device: str) -> None:

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from laaciq.options import BITS
 from laaciq.quantization import quantize_matrix
+from laaciq.quantization.kept import rounded_to_16bit, to_16bit
 from laaciq.quantization.packing import pack, unpack_at
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored import part_shapes, read_rows, read_stored, stored_tensors
@@ -42,3 +43,11 @@ def test_codes_are_found_where_they_lie(bits, values):
     codes = torch.tensor([value % 2**bits for value in values], dtype=torch.uint8)
     places = torch.arange(len(values)).flip(0)
     assert torch.equal(unpack_at(pack(codes, bits), bits, places), codes.flip(0))
+
+
+@given(st.integers(0, 1000), st.sampled_from([1e-3, 1.0, 1e5]), st.booleans())
+def test_rounding_without_waiting_is_rounding(seed, size, brain):
+    """To bfloat16 if that loses nothing or float16 could overflow, else to float16."""
+    vector = size * torch.randn(5, generator=torch.Generator().manual_seed(seed))
+    vector = vector.bfloat16().float() if brain else vector
+    assert torch.equal(rounded_to_16bit(vector), to_16bit(vector).float())

@@ -1,0 +1,88 @@
+"""A layer whose codes are fixed and whose scales move: weights w = s·u, with u the codes in units of the scale, and gradients of scales."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from laaciq.quantization.grid import Grid, QuantizedMatrix, group
+from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.products import (
+    PackedMatrix,
+    Packing,
+    packed_group_sums,
+    packed_weights,
+    why_no_product,
+    why_no_triton,
+)
+from laaciq.quantization.stored_layers import StoredLayers
+
+
+class FixedCodes(Protocol):
+    @property
+    def scales(self) -> torch.Tensor:
+        """Those that are stored."""
+
+    def weights(self, scales: torch.Tensor) -> torch.Tensor:
+        """The dequantized weights with other scales, in float32."""
+
+    def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
+        """∂/∂s = Σ u·∂/∂w over the weights of each scale, from ∂/∂w. Kept weights do not depend on scales."""
+
+
+def fixed_codes(layers: StoredLayers, name: str) -> FixedCodes:
+    """On a GPU, kernels read the packed codes where they can; else they are unpacked."""
+    plan = layers.plans[name]
+    if layers.device.type == "cuda" and why_no_product(plan) is None and why_no_triton(layers.device) is None:
+        return PackedCodes.of(layers.packed(name), plan)
+    return UnpackedCodes(layers.matrix(name), plan)
+
+
+@dataclass(frozen=True)
+class UnpackedCodes:
+    matrix: QuantizedMatrix
+    plan: TensorPlan
+
+    @property
+    def scales(self) -> torch.Tensor:
+        return self.matrix.grid.scales
+
+    def weights(self, scales: torch.Tensor) -> torch.Tensor:
+        return replace(self.matrix, grid=Grid(scales, self.matrix.grid.zeros)).dequantize(self.plan)
+
+    def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self.matrix.kept is not None:
+            gradient = self.matrix.kept.put_into(gradient, 0.0)
+        units = self.matrix.grid.units(group(self.matrix.codes, self.plan), self.plan.bits)
+        return _summed(units, gradient, self.plan)
+
+
+@dataclass(frozen=True)
+class PackedCodes:
+    matrix: PackedMatrix
+    plan: TensorPlan
+
+    @classmethod
+    def of(cls, parts: dict[str, torch.Tensor], plan: TensorPlan) -> PackedCodes:
+        packing = Packing.of(plan)
+        return cls(PackedMatrix(parts["codes"], parts["scales"], parts.get("zeros"), packing, plan.shape[0]), plan)
+
+    @property
+    def scales(self) -> torch.Tensor:
+        return self.matrix.scales
+
+    def weights(self, scales: torch.Tensor) -> torch.Tensor:
+        return packed_weights(self.matrix._replace(scales=scales), torch.float32)
+
+    def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self.matrix.packing.sums_by_group:
+            return packed_group_sums(self.matrix, gradient)
+        units = self.weights(torch.ones_like(self.scales))
+        return _summed(group(units, self.plan, filler=0.0), gradient, self.plan)
+
+
+def _summed(units: torch.Tensor, gradient: torch.Tensor, plan: TensorPlan) -> torch.Tensor:
+    by_group = (units * group(gradient, plan, filler=0.0)).sum(-1)
+    return by_group.sum().reshape(1, 1) if plan.group_size == "tensor" else by_group
