@@ -26,7 +26,7 @@ from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
-from laaciq.trials.memory import number_bytes
+from laaciq.trials.memory import number_bytes, tuning_bytes
 
 Last = Literal["plan", "checkpoint", "measurement"]
 # Seconds of HiGHS per tensor group, for one allocation.
@@ -211,12 +211,13 @@ class _Quantizing:
     def _tuning(self, name: str) -> StageCost:
         costs, shape = self.costs, self.costs.shape
         held = costs.read(self._validation().spread(validation_passages(self.passages)))
-        # Blocks that are dequantized when they run, and again for their gradients: one at a time is in memory.
-        recomputed = costs.device.type != "cpu" or costs.placement.packed
-        work = tuning(shape, self.calibrated, held, self.tuned, batch=STEP_TOKENS)
+        work = tuning(shape, self.calibrated, held, self.tuned, batch=STEP_TOKENS, on_cpu=self._on_cpu)
+        if not self._on_cpu:
+            return costs.stage(name, work, more_bytes=tuning_bytes(shape))
         activations = 4 * STEP_TOKENS * (20 * shape.width + 6 * shape.widest)
         of_blocks = 9.0 * shape.weights + activations * shape.blocks
-        if recomputed:
+        # Blocks that are dequantized when they run, and again for their gradients: one at a time is in memory.
+        if costs.placement.packed:
             of_blocks = 20 * shape.weights / shape.blocks + activations + 4 * STEP_TOKENS * shape.blocks * shape.width
         outside = 8 * (shape.parameters - shape.weights) + 12 * STEP_TOKENS * shape.vocabulary
         return costs.stage(name, work, logits=2, more_bytes=of_blocks + outside)

@@ -21,10 +21,6 @@ from laaciq.quantization.stored_layers import StoredLayers
 
 
 class FixedCodes(Protocol):
-    @property
-    def scales(self) -> torch.Tensor:
-        """Those that are stored."""
-
     def weights(self, scales: torch.Tensor) -> torch.Tensor:
         """The dequantized weights with other scales, in float32."""
 
@@ -44,10 +40,6 @@ def fixed_codes(layers: StoredLayers, name: str) -> FixedCodes:
 class UnpackedCodes:
     matrix: QuantizedMatrix
     plan: TensorPlan
-
-    @property
-    def scales(self) -> torch.Tensor:
-        return self.matrix.grid.scales
 
     def weights(self, scales: torch.Tensor) -> torch.Tensor:
         return replace(self.matrix, grid=Grid(scales, self.matrix.grid.zeros)).dequantize(self.plan)
@@ -69,17 +61,13 @@ class PackedCodes:
         packing = Packing.of(plan)
         return cls(PackedMatrix(parts["codes"], parts["scales"], parts.get("zeros"), packing, plan.shape[0]), plan)
 
-    @property
-    def scales(self) -> torch.Tensor:
-        return self.matrix.scales
-
     def weights(self, scales: torch.Tensor) -> torch.Tensor:
         return packed_weights(self.matrix._replace(scales=scales), torch.float32)
 
     def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
         if self.matrix.packing.sums_by_group:
             return packed_group_sums(self.matrix, gradient)
-        units = self.weights(torch.ones_like(self.scales))
+        units = self.weights(torch.ones_like(self.matrix.scales))
         return _summed(group(units, self.plan, filler=0.0), gradient, self.plan)
 
 

@@ -161,6 +161,9 @@ def _block_by_block(
             quantized = quantize_matrix(matrix.matrix, tensor)
             _put(matrix, quantized, tensor)
             yield [(tensor, quantized)]
+        if kept is not None and (parts := _kept_parts(by_block, plan, kept, model.device)) is not None:
+            yield from parts
+            return
         # This reads all embeddings; from here on only blocks are run.
         beside = any(plan[linear.name].rounding == "compensated" for layers in by_block for linear in layers)
         stream = BlockStream(model, calibration, plan.weights, beside_original=beside)
@@ -181,6 +184,19 @@ def _block_by_block(
             yield part
             stream.advance(index)
     few.warn()
+
+
+def _kept_parts(
+    by_block: list[list[LinearLayer]], plan: Plan, kept: RoundedBlocks, device: torch.device
+) -> list[StoredLayers] | None:
+    """The layers of every block if all of them are kept, else None."""
+    parts = []
+    for index, in_block in enumerate(by_block):
+        part = kept.block(index, [plan[linear.name] for linear in in_block], device)
+        if part is None and in_block:
+            return None
+        parts += [] if part is None else [part]
+    return parts
 
 
 def _round_block(

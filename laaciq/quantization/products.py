@@ -76,6 +76,8 @@ def packed_product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
 
 def packed_weights(matrix: PackedMatrix, dtype: torch.dtype) -> torch.Tensor:
     """W, (outputs, inputs), dequantized."""
+    if not torch.compiler.is_compiling():
+        return _kernels().dequantize(matrix, dtype)
     codes, scales, zeros, packing, outputs = matrix
     return torch.ops.laaciq.packed_weights(codes, scales, zeros, *packing.numbers, outputs, dtype)
 

@@ -6,7 +6,7 @@ v₀. The forward pass uses both rounded to 16 bits, and gradients pass through 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from laaciq.models import LanguageModel
 from laaciq.models.offloading import BlockTensors, OffloadedBlocks
-from laaciq.quantization.fixed_codes import FixedCodes, UnpackedCodes, fixed_codes
+from laaciq.quantization.fixed_codes import FixedCodes, PackedCodes, fixed_codes
 from laaciq.quantization.kept import rounded_to_16bit, to_16bit
 from laaciq.quantization.stored_layers import StoredLayers
 
@@ -30,8 +30,8 @@ class Student(nn.Module):
 
     def __init__(self, model: LanguageModel, layers: StoredLayers, *, recompute: bool) -> None:
         super().__init__()
-        self.layers = layers.nearer(on_device=True) if recompute else layers
-        self._unpacked = {} if recompute else {plan.name: UnpackedCodes(matrix, plan) for plan, matrix in layers}
+        self._recompute = recompute
+        self.layers = layers.nearer() if recompute else layers
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
         self.copy = model.without_block_weights()
@@ -47,6 +47,9 @@ class Student(nn.Module):
         )
         self.vector_steps = nn.ParameterList([torch.zeros_like(p) for p in self._starts.values()])
         self._steps = dict(zip(layers.plans, self.scale_steps, strict=True))
+        self._vectors = dict(zip(self._starts, self.vector_steps, strict=True))
+        self._codes: dict[str, FixedCodes] = {}
+        self._present: dict[str, tuple[int, torch.Tensor]] = {}
         in_blocks = tuple(f"{name}." for name in self._block_names)
         names = [*self._fixed, *self._starts, *layers.plans]
         self._outside = [name for name in names if not name.startswith(in_blocks)]
@@ -72,19 +75,41 @@ class Student(nn.Module):
             if name in self._fixed:
                 values[name] = self._fixed[name]
             elif name in self._starts:
-                moved = self._moved(name)
-                values[name] = moved + (rounded_to_16bit(moved.detach()) - moved.detach())
+                values[name] = _Rounded.apply(self._vectors[name], self, name)
             else:
                 weights = _Dequantized.apply(self._steps[name], self, name)
                 values[name] = weights.t() if name in self._transposed else weights
         return values
 
     def codes(self, name: str) -> FixedCodes:
-        return self._unpacked[name] if name in self._unpacked else fixed_codes(self.layers, name)
+        if name in self._codes:
+            return self._codes[name]
+        codes = fixed_codes(self.layers, name)
+        # Unpacked codes, and packed ones that are elsewhere, stay only while they are used.
+        if not self._recompute or (isinstance(codes, PackedCodes) and self.layers.near(name)):
+            self._codes[name] = codes
+        return codes
 
-    @property
-    def _vectors(self) -> dict[str, nn.Parameter]:
-        return dict(zip(self._starts, self.vector_steps, strict=True))
+    def scales(self, name: str) -> torch.Tensor:
+        """The present scales of a layer, as they would be stored."""
+        steps, first = self._steps[name], self.layers.parts[name]["scales"]
+        return self._once(name, steps, lambda: _moved_scales(first.to(steps.device), steps))
+
+    def vector(self, name: str) -> torch.Tensor:
+        """The present gain or bias, rounded to 16 bits."""
+        return self._once(name, self._vectors[name], lambda: rounded_to_16bit(self._moved(name)))
+
+    def unit(self, name: str) -> float:
+        return self._units[name]
+
+    def _once(self, name: str, steps: torch.Tensor, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What follows from these steps, computed again only when they have changed: a block reads it three times in a step."""
+        version, value = self._present.get(name, (-1, steps))
+        if version != steps._version:
+            # Computed for inference, it may be used for gradients later.
+            with torch.inference_mode(False), torch.no_grad():
+                version, value = self._present[name] = steps._version, compute()
+        return value
 
     def _moved(self, name: str) -> torch.Tensor:
         return self._starts[name] + self._units[name] * self._vectors[name]
@@ -92,10 +117,7 @@ class Student(nn.Module):
     @torch.no_grad()
     def stored(self) -> tuple[StoredLayers, Mapping[str, torch.Tensor]]:
         """The layers with their present scales, and gains and biases by name, in 16 bits."""
-        scales = {
-            name: _moved_scales(self.layers.parts[name]["scales"].to(steps.device), steps)
-            for name, steps in self._steps.items()
-        }
+        scales = {name: self.scales(name) for name in self._steps}
         return self.layers.with_scales(scales), {name: to_16bit(self._moved(name)) for name in self._starts}
 
 
@@ -112,12 +134,25 @@ class _Dequantized(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, steps: torch.Tensor, student: Student, name: str) -> torch.Tensor:
         ctx.student, ctx.name = student, name
-        ctx.save_for_backward(steps)
-        codes = student.codes(name)
-        return codes.weights(_moved_scales(codes.scales, steps))
+        return student.codes(name).weights(student.scales(name))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         """∂/∂θ = s·∂/∂s."""
-        codes, (steps,), (gradient,) = ctx.student.codes(ctx.name), ctx.saved_tensors, gradients
-        return _moved_scales(codes.scales, steps).float() * codes.by_scale(gradient), None, None
+        student, (gradient,) = ctx.student, gradients
+        return student.codes(ctx.name).by_scale(gradient) * student.scales(ctx.name), None, None
+
+
+class _Rounded(torch.autograd.Function):
+    """θ → v₀ + r·θ, rounded; gradients pass through the rounding."""
+
+    @staticmethod
+    def forward(ctx: Any, steps: torch.Tensor, student: Student, name: str) -> torch.Tensor:
+        ctx.unit = student.unit(name)
+        # A view: what an operation returns is its own.
+        return student.vector(name).view_as(steps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (gradient,) = gradients
+        return gradient * ctx.unit, None, None

@@ -212,9 +212,12 @@ class CostModel:
 
     def profiling(self, texts: Texts) -> StageCost:
         """Scanning the weights and reading every language once, with the jackknifed spectrum of its last block."""
-        shape, reading = self.shape, Reading()
+        shape, reading, spectra = self.shape, Reading(), Work()
         for passages in texts.by_language.values():
-            reading = reading + self._reading([passages], scored=False)
+            of_language = self._reading([passages], scored=False)
+            reading = reading + of_language
+            size = min(shape.width, of_language.read)
+            spectra = spectra + Work(factorizations=2 * (1 + FOLDS) * _EIGENVALUES * size**3)
         watched = sum(
             (inputs + outputs) * share
             for block, shares in zip(shape.matrices, shape.shares, strict=True)
@@ -223,7 +226,6 @@ class CostModel:
         hooks = Work(elements=6 * watched * reading.tokens, calls=30 * sum(map(len, shape.matrices)) * reading.batches)
         # In float64, at half the speed.
         squares = Work(products=2 * 2 * shape.width**2 * reading.read)
-        spectra = Work(factorizations=2 * (1 + FOLDS) * _EIGENVALUES * shape.width**3) * len(texts.languages)
         scan = Work(elements=60 * shape.parameters)
         work = scoring(shape, reading, 0) + hooks + squares + spectra + scan
         return self.stage(

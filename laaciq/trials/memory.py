@@ -19,6 +19,8 @@ _MODELS = 3
 # CUDA's own memory, outside torch's, and what lies idle between its pieces.
 _CUDA_CONTEXT, _USABLE = 900 * 2**20, 0.94
 _UNITS = {"B": 1, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+# Tokens of a step of tuning, with padding.
+TUNED_TOKENS = 1024
 # Share of host memory that may be pinned.
 _PINNED = 0.7
 
@@ -115,14 +117,26 @@ def number_bytes(device: torch.device) -> int:
 
 def working_bytes(shape: ModelShape, device: torch.device) -> float:
     """Memory beside weights that the largest stage needs: logits of two models, or second moments of the widest layer with their factors in
-    float64; outputs of all blocks for a batch, and what is inside a block.
+    float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, what is tuned.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
     width = number_bytes(device)
     logits = 2.5 * 4 * tokens * shape.vocabulary
     outputs = width * tokens * shape.blocks * shape.width
     inside = 4 * tokens * (6 * shape.width + 3 * shape.widest)
-    return max(logits + outputs, 44 * shape.widest**2 + outputs) + inside
+    reading = max(logits + outputs, 44 * shape.widest**2 + outputs) + inside
+    return reading if device.type == "cpu" else max(reading, tuning_bytes(shape))
+
+
+def tuning_bytes(shape: ModelShape) -> float:
+    """GPU memory of tuning beside the original: packed codes; scales with their gradients and the optimizer's state; everything outside the
+    blocks in float32 and copied; a block in float32 with its gradients; a step's activations and logits.
+    """
+    codes, scales = 0.6 * shape.weights, 0.3 * shape.weights
+    outside = 6 * (shape.parameters - shape.weights)
+    block = 10 * max(sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices)
+    tokens = 4 * TUNED_TOKENS
+    return codes + scales + outside + block + tokens * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
 
 
 def free_memory(device: torch.device) -> int | None:

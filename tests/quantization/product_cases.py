@@ -61,7 +61,7 @@ def compare_gradients(plan: TensorPlan, device: str) -> None:
     quantized = quantize_matrix(torch.randn(plan.shape, device=device), plan)
     parts = {name: part.to(device) for name, part in stored_tensors(quantized, plan).items()}
     unpacked, packed = UnpackedCodes(quantized, plan), PackedCodes.of(parts, plan)
-    scales = unpacked.scales * 1.25
+    scales = quantized.grid.scales * 1.25
     assert torch.equal(packed.weights(scales), unpacked.weights(scales)), plan
     gradient = torch.randn(plan.shape, device=device)
     # Sums in float32, in another order.

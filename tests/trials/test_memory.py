@@ -31,7 +31,7 @@ def shape():
 
 
 def test_with_less_room_candidates_are_packed_and_then_blocks_are_offloaded(shape):
-    plenty, some, little = (place_weights(shape, GPU, MemoryLimits(gpu=size * GB)) for size in (80, 24, 16))
+    plenty, some, little = (place_weights(shape, GPU, MemoryLimits(gpu=size * GB)) for size in (80, 28, 16))
     assert (plenty.most_bytes, plenty.packed) == (None, False)
     assert (some.most_bytes, some.packed) == (None, True)
     assert little.packed and little.most_bytes < 2 * shape.parameters
