@@ -56,13 +56,13 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
             parts |= layers.parts
         return cls(plans, parts, device)
 
-    def nearer(self) -> StoredLayers:
-        """With the packed parts on the device if they fit there beside as much again, else in pinned memory; on a CPU, as they are."""
+    def nearer(self, *, on_device: bool) -> StoredLayers:
+        """With the packed parts in pinned memory, or on the device if they fit there beside as much again; on a CPU, as they are."""
         device = self.device
         if device.type != "cuda":
             return self
         size = sum(part.nbytes for parts in self.parts.values() for part in parts.values())
-        fits = 2 * size <= _room(device)
+        fits = on_device and 2 * size <= _room(device)
         return replace(
             self,
             parts={

@@ -31,7 +31,7 @@ class Student(nn.Module):
     def __init__(self, model: LanguageModel, layers: StoredLayers, *, recompute: bool) -> None:
         super().__init__()
         self._recompute = recompute
-        self.layers = layers.nearer() if recompute else layers
+        self.layers = layers.nearer(on_device=True) if recompute else layers
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
         self.copy = model.without_block_weights()

@@ -97,7 +97,7 @@ class _PackedBlocks:
     @torch.no_grad()
     def put(self, model: LanguageModel, weights: CandidateWeights) -> None:
         self._weights = weights
-        self._layers = StoredLayers.of(weights.layers, model.device).nearer()
+        self._layers = StoredLayers.of(weights.layers, model.device).nearer(on_device=False)
         prefixes = tuple(f"{name}." for name in model.anatomy.block_names)
         for name, parameter in model.module.named_parameters():
             if not name.startswith(prefixes):
