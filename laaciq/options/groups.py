@@ -29,7 +29,8 @@ class TextOptions(Options):
 
     texts: Source = Field(
         default=BUILTIN,
-        description="Texts by language: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.",
+        description="Texts by language: 'builtin', 'flores200', 'ntrex128', 'udhr', 'belebele', a folder, a .jsonl or .parquet file, "
+        "or datasets:NAME.",
     )
     languages: Languages | None = Field(
         default=None,

@@ -23,6 +23,7 @@ def offered(*words):
         (["run", "--method", "mi"], ["minimax"]),
         (["run", "--group-size", "c"], ["channel"]),
         (["run", "--bits", ""], ["2", "3", "4", "5", "6", "7", "8"]),
+        (["run", "--texts", "flo"], ["flores200"]),
         (["run", "--languages", "sw"], ["swa"]),
         (["run", "--languages", "eng,sw"], ["eng,swa"]),
         (["quantize", "--hold-out", "swa,s"], ["swa,spa"]),
