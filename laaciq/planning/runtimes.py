@@ -27,17 +27,20 @@ _Q4_0, _Q4_1, _Q8_0 = 4.5, 5.0, 8.5
 
 @dataclass(frozen=True)
 class StoredLayer:
-    """A quantized linear layer of shape (outputs, inputs), as it is exported. A `group_size` of None means the whole row."""
+    """A quantized linear layer of shape (outputs, inputs), as it is exported. A `group_size` of None means the whole row. `expert`: it is a
+    projection of an expert.
+    """
 
     shape: tuple[int, int]
     bits: int
     group_size: int | None
     symmetric: bool
+    expert: bool = False
 
     @classmethod
     def of(cls, plan: TensorPlan) -> StoredLayer:
         group = None if plan.group_inputs == plan.shape[1] else plan.group_inputs
-        return cls(plan.shape, plan.bits, group, plan.symmetric)
+        return cls(plan.shape, plan.bits, group, plan.symmetric, is_expert(plan.name))
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ class RuntimeRules:
         return (*self.rules, *self.format_rules.get(export_format, ()))
 
 
+def is_expert(name: str) -> bool:
+    """True for a projection of an expert, by its name or that of its tensor."""
+    return EXPERT.match(name.removesuffix(".weight")) is not None
+
+
 def fused_name(name: str) -> str:
     """vLLM's name of the layer into which it fuses this one; its own name if there is none. The experts of a block are one layer."""
     layer = name.removesuffix(".weight")
@@ -141,6 +149,8 @@ _CPU_RULES = (
         lambda layer: layer.group_size is None or (layer.group_size % 2 == 0 and _divides(layer)),
     ),
     LayerRule("outputs and inputs in multiples of 32", lambda layer: not any(size % 32 for size in layer.shape)),
+    # Its kernels for them need AMX (Intel) or zentorch (AMD).
+    LayerRule("experts in 16 bits", lambda layer: not layer.expert),
 )
 _SYMMETRIC = LayerRule("no zero points in gptq", lambda layer: layer.symmetric)
 
