@@ -34,7 +34,8 @@ class TextOptions(Options):
     )
     languages: Languages | None = Field(
         default=None,
-        description="Use only these languages, for example 'eng,swa,Tamil'. Default: all languages in the texts.",
+        description="Use only these languages, for example 'eng,swa,Tamil'. Default: all languages in the texts; on the reference model "
+        "the 36 that it is documented on.",
     )
 
 
