@@ -56,7 +56,7 @@ class RuntimeRules:
     """`reads` are the export formats that the runtime reads, `formats` the storage formats to plan with. `rules` hold for every quantized
     layer, `format_rules` for those of one export format. `alike` gives one name to all layers that must be stored alike. `token_matrices`:
     embeddings and heads may be quantized. `bits_per_weight` is what a quantized matrix takes in the runtime's file, None if that is what our
-    checkpoint takes.
+    checkpoint takes. In the formats of `no_mixtures` it loads no model with experts, in whatever number of bits they are.
     """
 
     name: str
@@ -67,6 +67,7 @@ class RuntimeRules:
     alike: Callable[[str], str] | None = None
     token_matrices: bool = True
     bits_per_weight: Callable[[TensorPlan], float] | None = None
+    no_mixtures: tuple[ExportFormatName, ...] = ()
 
     def loads(self, plan: TensorPlan) -> bool:
         """True if the runtime loads a tensor that is stored by this plan."""
@@ -181,6 +182,8 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         {"gptq": (_SYMMETRIC,)},
         alike=fused_name,
         token_matrices=False,
+        # It looks for a kernel for experts in 4 bits even where the configuration leaves them out.
+        no_mixtures=("gptq",),
     ),
     "llama.cpp": RuntimeRules(
         "llama.cpp",

@@ -54,7 +54,7 @@ def test_vision_stays_as_it_is_and_is_listed(tmp_path):
 
 
 def test_vllm_on_a_cpu_takes_experts_in_16_bits_only(tmp_path):
-    """It has no kernel for them on most CPUs; GPTQ's patterns name the experts of a block as vLLM does, as one layer."""
+    """It has no kernel for them on most CPUs, and for GPTQ looks for one even then; GPTQ's patterns name the experts of a block as vLLM does, as one layer."""
     model = save_family("Mixtral", tmp_path / "model", **WIDE)
     laaciq.quantize(model, out=tmp_path / "q", method="rtn", group_size=32)
     with pytest.raises(
@@ -75,7 +75,12 @@ def test_vllm_on_a_cpu_takes_experts_in_16_bits_only(tmp_path):
         tensor["bits"] = 16 if ".experts." in tensor["name"] else 4
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     laaciq.quantize(model, out=tmp_path / "attention", plan=tmp_path / "plan.json")
-    laaciq.export(tmp_path / "attention", format="gptq", out=tmp_path / "out", runtime="vllm-cpu")
+    laaciq.export(tmp_path / "attention", format="compressed-tensors", out=tmp_path / "ct", runtime="vllm-cpu")
+    with pytest.raises(
+        laaciq.LaaciqError, match=r"CPU does not load this: no experts in gptq \(broken by .*experts\.0"
+    ):
+        laaciq.export(tmp_path / "attention", format="gptq", out=tmp_path / "out", runtime="vllm-cpu")
+    laaciq.export(tmp_path / "attention", format="gptq", out=tmp_path / "out", runtime="vllm")
     dynamic = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]["dynamic"]
     assert r"-:^model\.layers\.1\.block_sparse_moe\.experts$" in dynamic
 
