@@ -54,7 +54,7 @@ def test_vision_stays_as_it_is_and_is_listed(tmp_path):
 
 
 def test_vllm_on_a_cpu_takes_experts_in_16_bits_only(tmp_path):
-    """It has no kernel for them on most CPUs, and for GPTQ looks for one even then; GPTQ's patterns name the experts of a block as vLLM does, as one layer."""
+    """It has no kernel for them on most CPUs, and for GPTQ looks for one anyway. Its patterns name the experts as vLLM does, as one layer."""
     model = save_family("Mixtral", tmp_path / "model", **WIDE)
     laaciq.quantize(model, out=tmp_path / "q", method="rtn", group_size=32)
     with pytest.raises(
