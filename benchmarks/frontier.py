@@ -25,6 +25,7 @@ import torch
 from benchmarks.frontier_tables import print_tables
 from benchmarks.peers import ENGLISH, OUR_GPTQ, PEERS, Peer, our_row, our_sizes, size_of
 from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, add_draw_arguments, read_rows
+from laaciq import reference
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.registry import BACKENDS
 from laaciq.backends.size import bits_per_weight
@@ -151,7 +152,7 @@ def open_draw(arguments: argparse.Namespace, number: int, folder: str) -> Draw:
 def calibration_texts(source: str) -> Texts:
     if source != BUILTIN:
         return read_texts(source)
-    builtin = read_split(BUILTIN)
+    builtin = read_split(BUILTIN).select(reference.languages())
     return builtin.calibration.joined(builtin.validation)
 
 

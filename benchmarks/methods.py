@@ -34,6 +34,7 @@ from benchmarks.rows import (
     interval,
     read_draws,
 )
+from laaciq import reference
 from laaciq.corpus import Split, read_split
 from laaciq.engine.store import key_of
 from laaciq.models import LanguageModel, find_model, load
@@ -156,7 +157,7 @@ def work(arguments: argparse.Namespace, number: int | None) -> None:
     torch.set_num_threads(arguments.threads)
     # In float32 everywhere, so that nothing but the weights differs.
     model = load(find_model(REFERENCE), device=arguments.device, dtype=torch.float32)
-    split = read_split(BUILTIN).select(arguments.languages.split(",") if arguments.languages else None)
+    split = read_split(BUILTIN).select(arguments.languages.split(",") if arguments.languages else reference.languages())
     whole = split.calibration.joined(split.validation)
     profile = profile_model(model, whole.spread(SERVED_PASSAGES), MEASURE, outlier_kurtosis=OUTLIER_KURTOSIS)
     served = served_languages(profile, MEASURE.served_bound)

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks.scale_rows import GPTQ, KINDS, MEASURED_ROWS, PEER, STREAMED, ScaleRow, read_rows, run_child
 from benchmarks.scale_shapes import MEASURED, POSITIONS, Shape, find_shape
 from benchmarks.scale_tables import print_tables
+from laaciq import reference
 from laaciq.corpus import Texts, read_split
 from laaciq.engine.environment import version_words
 from laaciq.engine.store import RunFolder, key_of
@@ -136,7 +137,9 @@ class Benchmark:
     @cached_property
     def _texts(self) -> Texts:
         calibration = read_split(self.options.texts).calibration
-        return calibration.select(self.options.languages.split(",")) if self.options.languages else calibration
+        if self.options.languages:
+            return calibration.select(self.options.languages.split(","))
+        return calibration.select(reference.languages()) if self.options.texts == BUILTIN else calibration
 
     def _say(self, text: str) -> None:
         print(f"[{time.perf_counter() - self.began:5.0f} s] {text}", flush=True)

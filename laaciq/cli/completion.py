@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from laaciq import backends, reference
-from laaciq.options import BITS, METHODS
+from laaciq.corpus.named_sets import NAMED_SETS
+from laaciq.options import BITS, BUILTIN, METHODS
 
 Completer = Callable[[typer.Context, str], list[str]]
 _NO_LANGUAGE = "documents"
@@ -48,6 +49,7 @@ def _fixed(*words: object) -> Callable[[typer.Context], Iterable[str]]:
 COMPLETERS: dict[str, Completer] = {
     "method": _one_of(_fixed(*METHODS)),
     "methods": _some_of(_fixed(*METHODS, *backends.NAMES)),
+    "texts": _one_of(_fixed(BUILTIN, *NAMED_SETS)),
     "group_size": _one_of(_fixed(32, 64, 128, "channel", "tensor")),
     "calibration": _one_of(lambda context: ["all", *_languages(context)]),
     "single_language": _one_of(_languages),

@@ -17,7 +17,10 @@ from laaciq.options.groups import TextOptions
 @shared.takes()
 def texts(
     source: Annotated[
-        str, typer.Argument(help="Texts: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.")
+        str,
+        typer.Argument(
+            help="Texts: 'builtin', 'flores200', 'ntrex128', 'udhr', 'belebele', a folder, a .jsonl or .parquet file, or datasets:NAME."
+        ),
     ] = BUILTIN,
     languages: Annotated[
         str | None, typer.Option(help="Show only these languages, for example 'eng,swa,Tamil'. Default: all.")

@@ -10,6 +10,7 @@ from laaciq.commands.profile import known_exposure
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
 from laaciq.corpus.calibration_choice import calibration_split
+from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.progress import default_progress
 from laaciq.engine.recipe import recipe_of
 from laaciq.engine.workers import make_workers
@@ -36,8 +37,8 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
     chosen.refuse_unread(*conditions(compared))
     workers = make_workers(settings.workers, settings.ray)
     target = Path(settings.out) if settings.out else chosen.default_folder
-    whole = read_split(chosen.texts, seed=chosen.seed)
-    test = whole.test.select(chosen.languages)
+    folder, whole = find_model(chosen.model), read_split(chosen.texts, seed=chosen.seed)
+    test = whole.test.select(used_languages(chosen.languages, chosen.texts, folder.path))
     test = test if chosen.passages is None else test.spread(chosen.passages)
     # All calibration text of the languages that are measured, whatever methods are calibrated on.
     profiled = whole.calibration.select(test.languages)
@@ -46,7 +47,7 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
         split = replace(split, calibration=split.calibration.spread(most), validation=split.validation.spread(most))
     # Rows of all comparisons of a model may share a folder: each is kept under its own key.
     session = Session(
-        find_model(chosen.model), split, chosen.measuring(), settings.progress or default_progress(), settings.device,
+        folder, split, chosen.measuring(), settings.progress or default_progress(), settings.device,
         target, {"command": CompareOptions(model=chosen.model).command}, settings.overwrite, recipe_of(chosen), workers,
         allow_left_alone=chosen.allow_left_alone,
     )  # fmt: skip

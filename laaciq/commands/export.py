@@ -7,6 +7,7 @@ from typing import Unpack
 
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
+from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import default_progress
 from laaciq.engine.store import key_of
@@ -55,7 +56,10 @@ def export(checkpoint: str | Path, *, format: str, out: str | Path, **keywords: 
             f"folding {misfits[0].tensor} changes what the model computes. That is measured against the original: name it with --against"
         )
     against = chosen.against if changed else None
-    test = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages).test if changed else None
+    test = None
+    if against is not None:
+        languages = used_languages(chosen.languages, chosen.texts, find_model(against).path)
+        test = read_split(chosen.texts, seed=chosen.seed).select(languages).test
 
     def fill(partial: Path, parts: Path) -> Exported:
         written = FORMATS[format].write(source, misfits, partial)

@@ -7,6 +7,7 @@ from typing import Unpack
 
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import read_split
+from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.escaping import shell_command
 from laaciq.engine.files import write_text
 from laaciq.engine.progress import default_progress
@@ -43,8 +44,10 @@ def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpac
     """
     chosen, settings = read_keywords(ImatrixOptions, keywords, model=model)
     folder, progress = Path(out), settings.progress or default_progress()
-    split = read_split(chosen.texts, seed=chosen.seed).select(chosen.languages)
     source = find_model(chosen.model)
+    split = read_split(chosen.texts, seed=chosen.seed).select(
+        used_languages(chosen.languages, chosen.texts, source.path)
+    )
 
     def fill(partial: Path, parts: Path) -> Imatrix:
         loaded = load(source, device=settings.device)

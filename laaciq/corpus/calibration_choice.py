@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from laaciq.corpus import Split, Texts, language, read_texts
+from laaciq.corpus.named_sets import is_named_set
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.input_files import is_there
 from laaciq.errors import BadOption, BrokenTexts, UnknownLanguage
@@ -21,10 +22,12 @@ def calibration_split(choice: str, whole: Split, test: Texts, *, seed: int) -> S
     """
     if choice == ALL:
         return replace(whole.select(test.languages), test=test)
+    named = choice == BUILTIN or choice.startswith("datasets:") or is_named_set(choice)
     try:
-        return replace(whole.select([language(choice).code]), test=test)
+        if not named:
+            return replace(whole.select([language(choice).code]), test=test)
     except UnknownLanguage:
-        if not (is_there(Path(choice)) or choice == BUILTIN or choice.startswith("datasets:")):
+        if not is_there(Path(choice)):
             raise BadOption(
                 f"--calibration {choice!r} is neither a language of these texts nor a text source: give 'eng', 'all' or a folder of texts"
             ) from None

@@ -65,7 +65,8 @@ def _by_code(code: str) -> langcodes.Language | None:
 
 def _by_name(name: str) -> langcodes.Language | None:
     try:
-        return langcodes.find(name) if name else None
+        # As `_by_code`: "Tagalog" and `tgl` are both Filipino.
+        return langcodes.Language.get(langcodes.find(name).to_tag()) if name else None
     except LookupError:
         return None
 

@@ -1,6 +1,7 @@
-"""Reading texts: the built-in set, a folder, JSON Lines, Parquet or a `datasets` dataset.
+"""Reading texts: the built-in set, a set of the hub by name, a folder, JSON Lines, Parquet or a `datasets` dataset.
 
 - `builtin`: the passages that come with this package.
+- `flores200`, `ntrex128`, `udhr`, `belebele`: see `laaciq.corpus.named_sets`.
 - a folder of `<code>.txt`, UTF-8, one passage per line. Parallel when the line counts agree. `documents.txt`, one id per line, names
   the document of each line, and then the counts must agree. A folder with `calibration/` and `test/` of that form keeps this split.
 - `FILE.jsonl`, `FILE.parquet`, `datasets:NAME`: records with `language` and `text`, and optionally `document`, `passage` (an id
@@ -10,19 +11,19 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from laaciq import reference
+from laaciq.corpus.hub_datasets import dataset_rows, first_line, optional_library
 from laaciq.corpus.languages import language
+from laaciq.corpus.named_sets import NAMED_SETS, is_named_set, named_set_records
 from laaciq.corpus.split import CALIBRATION_SHARE, Split, divide_calibration, split
 from laaciq.corpus.texts import Passages, Texts
 from laaciq.engine.input_files import MOST_DATA_BYTES, Refusal, is_folder, is_text, is_there, read_text, require_file
 from laaciq.engine.json_input import parse_object
-from laaciq.errors import BrokenTexts, MissingExtra, UnknownLanguage, install_hint
+from laaciq.errors import BrokenTexts, UnknownLanguage
 from laaciq.options import BUILTIN
 
 DOCUMENTS = "documents.txt"
@@ -60,11 +61,15 @@ def _read_parts(source: str | Path) -> dict[str, Texts]:
         return _folder_parts(reference.texts_path(), name=BUILTIN)
     if name.startswith("datasets:"):
         return _record_parts(_dataset_records(name.removeprefix("datasets:")), name=name)
+    if is_named_set(name):
+        return _record_parts(named_set_records(name), name=name)
     path = Path(source)
     if name and is_folder(path):
         return _folder_parts(path, name=name)
     if not name or not is_there(path):
-        raise BrokenTexts(f"no texts at {name}: give 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME")
+        raise BrokenTexts(
+            f"no texts at {name}: give 'builtin', {', '.join(NAMED_SETS)}, a folder, a .jsonl or .parquet file, or datasets:NAME"
+        )
     if path.suffix in (".jsonl", ".json"):
         return _record_parts(_json_records(path), name=name)
     if path.suffix == ".parquet":
@@ -209,39 +214,28 @@ def _json_records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parquet_records(path: Path) -> Iterator[dict[str, Any]]:
-    parquet = _extra("pyarrow.parquet", extra="parquet")
+    parquet = optional_library("pyarrow.parquet", extra="parquet")
     require_file(path, _REFUSAL, most=MOST_DATA_BYTES)
     try:
         file = parquet.ParquetFile(path)
         yield from file.read(columns=[name for name in file.schema_arrow.names if name in _ENTRIES]).to_pylist()
     except Exception as error:  # pyarrow raises many kinds of errors on damaged files
         raise BrokenTexts(
-            f"{path} is not a Parquet file that can be read ({_first_line(error)}): write it again"
+            f"{path} is not a Parquet file that can be read ({first_line(error)}): write it again"
         ) from None
 
 
 def _dataset_records(name: str) -> Iterator[dict[str, Any]]:
     """`NAME`, `NAME:SPLIT` or `NAME:SPLIT:CONFIGURATION`; NAME may be a folder."""
-    datasets = _extra("datasets", extra="datasets")
     path, _, rest = name.partition(":")
     part, _, configuration = rest.partition(":")
-    try:
-        yield from datasets.load_dataset(path, configuration or None, split=part or "test")
-    except Exception as error:  # the library raises what the dataset's format raises
-        raise BrokenTexts(
-            f"datasets:{name} cannot be loaded ({type(error).__name__}: {_first_line(error)}): give datasets:NAME:SPLIT of one that can"
-        ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _extra(module: str, *, extra: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise MissingExtra(f"{module.partition('.')[0]} is not installed: {install_hint(extra)}") from None
+    return dataset_rows(
+        path,
+        part=part or "test",
+        configuration=configuration or None,
+        source=f"datasets:{name}",
+        advice="give datasets:NAME:SPLIT of one that can be loaded",
+    )
 
 
 # Parts

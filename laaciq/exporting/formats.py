@@ -21,7 +21,7 @@ from laaciq.exporting.results import Misfit, Rule, Written
 from laaciq.exporting.runtime_rules import check_rules
 from laaciq.exporting.source import CheckpointSource
 from laaciq.models.loading import Kind
-from laaciq.planning.runtimes import RUNTIMES, StoredLayer
+from laaciq.planning.runtimes import RUNTIMES, StoredLayer, is_expert
 from laaciq.quantization.checkpoint import PLAN, stream_checkpoint, write_shards
 from laaciq.quantization.checkpoint_checks import layer_name
 from laaciq.quantization.grid import QuantizedMatrix
@@ -94,7 +94,7 @@ class PackedFormat:
         renamed = hub_names(source.config.get("model_type"))
         layers = {
             renamed(_layer(name)): StoredLayer(
-                source.plan[name].shape, layout.bits, layout.group_size, layout.symmetric
+                source.plan[name].shape, layout.bits, layout.group_size, layout.symmetric, is_expert(name)
             )
             for name, layout in layouts.items()
         }

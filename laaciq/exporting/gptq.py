@@ -39,6 +39,7 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
     dynamic: dict[str, dict[str, Any]] = {f"-:^{re.escape(layer)}$": {} for layer in left}
     differing = {layer: layout for layer, layout in layouts.items() if layout != common}
     # vLLM looks for the layers that it fuses under names of its own. If their parts differ, it loads none of them.
+    dynamic |= {f"-:^{re.escape(layer)}$": {} for layer in _left_fused(layouts, left)}
     differing |= {fused_name(layer): layout for layer, layout in differing.items()}
     dynamic |= {f"+:^{re.escape(layer)}$": _settings(layout) for layer, layout in differing.items()}
     return {
@@ -50,6 +51,12 @@ def quantization_config(layouts: Mapping[str, Layout], left: Sequence[str]) -> d
         "pack_dtype": "int32",
         "dynamic": dynamic or None,
     }
+
+
+def _left_fused(layouts: Mapping[str, Layout], left: Sequence[str]) -> list[str]:
+    """vLLM's names of the layers all parts of which stay in 16 bits."""
+    partly = {fused_name(layer) for layer in layouts}
+    return [name for name in dict.fromkeys(map(fused_name, left)) if name not in partly and name not in left]
 
 
 def notes(layouts: Mapping[str, Layout]) -> list[str]:

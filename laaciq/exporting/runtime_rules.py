@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from laaciq.errors import BadOption
 from laaciq.exporting.results import Rule
 from laaciq.options.values import ExportRuntime
-from laaciq.planning.runtimes import RUNTIMES, RuntimeRules, StoredLayer
+from laaciq.planning.runtimes import RUNTIMES, RuntimeRules, StoredLayer, is_expert
 
 
 def check_rules(
-    runtime: RuntimeRules, export_format: str, layers: Mapping[str, StoredLayer], left: Iterable[str]
+    runtime: RuntimeRules, export_format: str, layers: Mapping[str, StoredLayer], left: Sequence[str]
 ) -> list[Rule]:
     """Every rule with the layers that break it; `left` are the linear layers that stay in 16 bits."""
     rules = [
         Rule(rule=rule.words, broken_by=[name for name, layer in layers.items() if not rule.holds(layer)])
         for rule in runtime.rules_for(export_format)
     ]
+    if export_format in runtime.no_mixtures:
+        experts = [name for name in (*layers, *left) if is_expert(name)]
+        rules.append(Rule(rule=f"no experts in {export_format}", broken_by=experts))
     if runtime.alike is not None:
         words = "layers that it fuses stored alike (q, k, v; gate, up; experts)"
         rules.append(Rule(rule=words, broken_by=_unlike(runtime, layers, left)))

@@ -29,11 +29,13 @@ class TextOptions(Options):
 
     texts: Source = Field(
         default=BUILTIN,
-        description="Texts by language: 'builtin', a folder, a .jsonl or .parquet file, or datasets:NAME.",
+        description="Texts by language: 'builtin', 'flores200', 'ntrex128', 'udhr', 'belebele', a folder, a .jsonl or .parquet file, "
+        "or datasets:NAME.",
     )
     languages: Languages | None = Field(
         default=None,
-        description="Use only these languages, for example 'eng,swa,Tamil'. Default: all languages in the texts.",
+        description="Use only these languages, for example 'eng,swa,Tamil'. Default: all languages in the texts; on the reference model "
+        "the 36 that it is documented on.",
     )
 
 

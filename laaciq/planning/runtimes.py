@@ -27,17 +27,20 @@ _Q4_0, _Q4_1, _Q8_0 = 4.5, 5.0, 8.5
 
 @dataclass(frozen=True)
 class StoredLayer:
-    """A quantized linear layer of shape (outputs, inputs), as it is exported. A `group_size` of None means the whole row."""
+    """A quantized linear layer of shape (outputs, inputs), as it is exported. A `group_size` of None means the whole row. `expert`: it is a
+    projection of an expert.
+    """
 
     shape: tuple[int, int]
     bits: int
     group_size: int | None
     symmetric: bool
+    expert: bool = False
 
     @classmethod
     def of(cls, plan: TensorPlan) -> StoredLayer:
         group = None if plan.group_inputs == plan.shape[1] else plan.group_inputs
-        return cls(plan.shape, plan.bits, group, plan.symmetric)
+        return cls(plan.shape, plan.bits, group, plan.symmetric, is_expert(plan.name))
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class RuntimeRules:
     """`reads` are the export formats that the runtime reads, `formats` the storage formats to plan with. `rules` hold for every quantized
     layer, `format_rules` for those of one export format. `alike` gives one name to all layers that must be stored alike. `token_matrices`:
     embeddings and heads may be quantized. `bits_per_weight` is what a quantized matrix takes in the runtime's file, None if that is what our
-    checkpoint takes.
+    checkpoint takes. In the formats of `no_mixtures` it loads no model with experts, in whatever number of bits they are.
     """
 
     name: str
@@ -64,6 +67,7 @@ class RuntimeRules:
     alike: Callable[[str], str] | None = None
     token_matrices: bool = True
     bits_per_weight: Callable[[TensorPlan], float] | None = None
+    no_mixtures: tuple[ExportFormatName, ...] = ()
 
     def loads(self, plan: TensorPlan) -> bool:
         """True if the runtime loads a tensor that is stored by this plan."""
@@ -91,6 +95,11 @@ class RuntimeRules:
 
     def rules_for(self, export_format: str) -> tuple[LayerRule, ...]:
         return (*self.rules, *self.format_rules.get(export_format, ()))
+
+
+def is_expert(name: str) -> bool:
+    """True for a projection of an expert, by its name or that of its tensor."""
+    return EXPERT.match(name.removesuffix(".weight")) is not None
 
 
 def fused_name(name: str) -> str:
@@ -141,6 +150,8 @@ _CPU_RULES = (
         lambda layer: layer.group_size is None or (layer.group_size % 2 == 0 and _divides(layer)),
     ),
     LayerRule("outputs and inputs in multiples of 32", lambda layer: not any(size % 32 for size in layer.shape)),
+    # Its kernels for them need AMX (Intel) or zentorch (AMD).
+    LayerRule("experts in 16 bits", lambda layer: not layer.expert),
 )
 _SYMMETRIC = LayerRule("no zero points in gptq", lambda layer: layer.symmetric)
 
@@ -171,6 +182,8 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         {"gptq": (_SYMMETRIC,)},
         alike=fused_name,
         token_matrices=False,
+        # It looks for a kernel for experts in 4 bits even where the configuration leaves them out.
+        no_mixtures=("gptq",),
     ),
     "llama.cpp": RuntimeRules(
         "llama.cpp",

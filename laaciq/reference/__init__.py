@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 
 _HERE = Path(__file__).parent
+# Not in the training text: they show what "not served" looks like.
+LEFT_OUT = ("amh", "hau", "mya", "tel")
 
 
 def path() -> Path:
@@ -20,6 +22,11 @@ def path() -> Path:
 def texts_path() -> Path:
     """Folder of the parallel passages: `calibration/` and `test/`."""
     return _HERE / "texts"
+
+
+def languages() -> list[str]:
+    """The languages that the model is measured on by default, sorted: those that it was trained on, and those that were left out on purpose."""
+    return sorted([*exposure(), *LEFT_OUT])
 
 
 def exposure() -> dict[str, int]:

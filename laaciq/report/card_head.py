@@ -8,6 +8,7 @@ from pathlib import Path
 import langcodes
 from huggingface_hub import EvalResult, ModelCardData
 
+from laaciq.corpus.named_sets import NAMED_SETS, is_named_set
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.verdict import percent_estimate
 from laaciq.options import BUILTIN
@@ -46,6 +47,8 @@ def dataset_name(texts: str) -> str:
     """A name for the test text without folders of this machine."""
     if texts == BUILTIN:
         return "laaciq-builtin"
+    if is_named_set(texts):
+        return NAMED_SETS[texts.partition(":")[0]].repository
     return texts.removeprefix("datasets:").partition(":")[0] if texts.startswith("datasets:") else Path(texts).stem
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, cast
 import torch
 
 from laaciq.corpus import Passages, Split, Texts, read_split
+from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.environment import versions
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import RECIPE
@@ -80,7 +81,7 @@ class OpenedModel:
         """
         pick_device(device)
         folder = find_model(model)
-        split = read_split(texts, seed=options.seed).select(None if languages is None else list(languages))
+        split = read_split(texts, seed=options.seed).select(used_languages(languages, texts, folder.path))
         if passages is not None:
             split = replace(split, test=split.test.spread(passages))
         return cls(

@@ -20,6 +20,9 @@ def test_codes_and_names_mean_one_language(name):
         ("amh", "amh", "Ethiopic"),
         ("Kiswahili", "swa", "Latin"),
         ("hau", "hau", "Latin"),
+        # CLDR has one entry for both names.
+        ("Tagalog", "fil", "Latin"),
+        ("tgl", "fil", "Latin"),
     ],
 )
 def test_code_and_script(name, code, script):

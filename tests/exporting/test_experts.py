@@ -53,6 +53,38 @@ def test_vision_stays_as_it_is_and_is_listed(tmp_path):
         assert json.loads((tmp_path / folder / "preprocessor_config.json").read_text()) == {"image_size": 28}
 
 
+def test_vllm_on_a_cpu_takes_experts_in_16_bits_only(tmp_path):
+    """It has no kernel for them on most CPUs, and for GPTQ looks for one anyway. Its patterns name the experts as vLLM does, as one layer."""
+    model = save_family("Mixtral", tmp_path / "model", **WIDE)
+    laaciq.quantize(model, out=tmp_path / "q", method="rtn", group_size=32)
+    with pytest.raises(
+        laaciq.LaaciqError, match=r"CPU does not load this: experts in 16 bits \(broken by .*experts\.0"
+    ):
+        laaciq.export(tmp_path / "q", format="gptq", out=tmp_path / "out", runtime="vllm-cpu")
+    with pytest.raises(laaciq.LaaciqError, match="too small: the smallest plan takes"):
+        laaciq.plan(
+            model,
+            runtime="vllm-cpu",
+            budget=5.0,
+            languages=["eng", "swa"],
+            out=tmp_path / "plan.json",
+            served_bound=100.0,
+        )
+    plan = json.loads((tmp_path / "q/plan.json").read_text())
+    for tensor in plan["tensors"]:
+        tensor["bits"] = 16 if ".experts." in tensor["name"] else 4
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    laaciq.quantize(model, out=tmp_path / "attention", plan=tmp_path / "plan.json")
+    laaciq.export(tmp_path / "attention", format="compressed-tensors", out=tmp_path / "ct", runtime="vllm-cpu")
+    with pytest.raises(
+        laaciq.LaaciqError, match=r"CPU does not load this: no experts in gptq \(broken by .*experts\.0"
+    ):
+        laaciq.export(tmp_path / "attention", format="gptq", out=tmp_path / "out", runtime="vllm-cpu")
+    laaciq.export(tmp_path / "attention", format="gptq", out=tmp_path / "out", runtime="vllm")
+    dynamic = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]["dynamic"]
+    assert r"-:^model\.layers\.1\.block_sparse_moe\.experts$" in dynamic
+
+
 def test_vllm_takes_the_experts_of_a_block_alike():
     names = [f"layers.0.mlp.experts.{expert}.{part}_proj" for expert in range(3) for part in ("gate", "down")]
     layers = {name: StoredLayer((64, 64), 4, 64, True) for name in names}

@@ -23,12 +23,14 @@ from laaciq.planning.screening import screen_profile
 from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.routing import language_routings
-from laaciq.quantization import Calibration
+from laaciq.quantization import Calibration, quantize_matrix
 from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.quantization.model import quantize_layers
 from laaciq.report.profile_plots import profile_figures
 from laaciq.report.profile_report import profile_html
+from laaciq.scoring.likelihood import target_losses
+from laaciq.scoring.sequences import prepare_all
 from laaciq.trials.quantized_copy import copy_of
 from tests.families import FAMILIES, save_family
 
@@ -142,7 +144,7 @@ class PlainExperts(nn.Module):
 
 
 def test_losses_are_those_of_the_same_experts_as_plain_linear_layers(folder, tmp_path):
-    """A checkpoint at 4 bits, its weights put into plain linear layers: the same predictions, and the size that was announced."""
+    """A checkpoint at 4 bits, its weights put into plain linear layers: the same predictions, and the size that is printed, to the byte."""
     result = laaciq.quantize(folder, out=tmp_path / "q", method="gptq", **FEW)
     headers = tensor_headers(find_model(tmp_path / "q"))
     widths = {"U8": 1, "F16": 2, "BF16": 2, "I32": 4, "U16": 2}
@@ -160,6 +162,25 @@ def test_losses_are_those_of_the_same_experts_as_plain_linear_layers(folder, tmp
     # A router and two blocks of norms and attention are all that is not an expert's.
     experts = [tensor for tensor in read_plan(tmp_path / "q").tensors if ".experts." in tensor.name]
     assert len(experts) == 2 * 4 * 3 and all(tensor.bits == 4 for tensor in experts)
+
+
+def test_at_4_bits_the_loss_of_a_language_is_that_of_plain_linear_layers(folder, model, tmp_path):
+    """Every linear layer rounded by hand, the experts run as plain linear layers: the loss that an evaluation of the checkpoint reports."""
+    laaciq.quantize(folder, out=tmp_path / "q", method="rtn", group_size=16)
+    evaluation = laaciq.evaluate(tmp_path / "q", against=folder, languages=["swa"], served_bound=100.0, passages=3)
+    plan = {tensor.name: tensor for tensor in read_plan(tmp_path / "q").tensors}
+    for linear in model.anatomy.linears:
+        weight = model.module.get_parameter(linear.name)
+        with torch.no_grad():
+            weight.copy_(quantize_matrix(weight, plan[linear.name]).dequantize(plan[linear.name]))
+    for layer in model.module.model.layers:
+        layer.mlp.experts = PlainExperts(layer.mlp.experts)
+    passages = prepare_all(model, read_split("builtin").test["swa"].spread(3))
+    with torch.inference_mode():
+        losses = target_losses(model, [sequence for passage in passages for sequence in passage.sequences])
+    # Sums in another order.
+    assert evaluation.languages[0].quantized.nll_per_token == pytest.approx(losses.mean().item(), rel=1e-5)
+    assert abs(evaluation.languages[0].loss.value) > 1e-4
 
 
 def test_an_expert_with_few_tokens_is_rounded_to_nearest_and_that_is_printed(model, texts):

@@ -68,7 +68,12 @@ def test_languages_by_the_shorter_code_where_there_is_one(code: str, known: str)
 
 @pytest.mark.parametrize(
     ("texts", "name"),
-    [("builtin", "laaciq-builtin"), ("/home/me/news.jsonl", "news"), ("datasets:org/flores:devtest:eng", "org/flores")],
+    [
+        ("builtin", "laaciq-builtin"),
+        ("/home/me/news.jsonl", "news"),
+        ("datasets:org/flores:devtest:eng", "org/flores"),
+        ("udhr:/home/me/udhr", "cis-lmu/udhr-lid"),
+    ],
 )
 def test_test_text_by_a_name_that_others_know(texts: str, name: str) -> None:
     assert dataset_name(texts) == name

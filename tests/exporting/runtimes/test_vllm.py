@@ -9,6 +9,7 @@ from transformers import AutoConfig
 import laaciq
 from tests.exporting.runtimes.passages import NEW_TOKENS, Computed, compute, half, passages, until
 from tests.exporting.runtimes.vllm_server import Refused, serve
+from tests.families import save_family
 
 
 def served(folder, root) -> Computed:
@@ -88,10 +89,46 @@ def test_vllm_serves_our_numbers(name, noise, tmp_path, compared):
     assert same > len(ours.ids) / 2
 
 
+NO_EXPERTS = "No WNA16 MoE backend supports the deployment configuration"
+
+
+def mixture(folder):
+    """Wide enough for the kernels of vLLM."""
+    wide = {"hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64, "head_dim": 32}
+    return save_family("Qwen3-MoE", folder, **wide, max_position_embeddings=512)
+
+
+def test_vllm_serves_a_mixture_with_experts_in_16_bits(tmp_path, compared):
+    """That is what --runtime vllm-cpu plans. Random weights: how far log-probabilities move is compared with how much they vary."""
+    planned = {"method": "planned", "runtime": "vllm-cpu", "budget": 12.5, "tune": 0, "served_bound": 100.0}
+    result = laaciq.quantize(mixture(tmp_path / "model"), out=tmp_path / "q", languages=["eng", "swa"], **planned)
+    bits = {tensor.quantized: ".experts." in tensor.name for tensor in result.plans.first.tensors}
+    assert bits == {True: False, False: True}
+    symmetric = json.loads((tmp_path / "q/plan.json").read_text())
+    for tensor in symmetric["tensors"]:
+        tensor["symmetric"] = True
+    (tmp_path / "plan.json").write_text(json.dumps(symmetric))
+    laaciq.quantize(tmp_path / "model", out=tmp_path / "s", plan=tmp_path / "plan.json")
+    laaciq.export(tmp_path / "s", format="compressed-tensors", out=tmp_path / "out", runtime="vllm-cpu")
+    ours = compute(tmp_path / "s")
+    gap, _ = difference(served(tmp_path / "out", tmp_path), ours)
+    relative = gap / float(np.concatenate(ours.logprobs).std())
+    compared.append(f"vLLM, compressed-tensors, Qwen3-MoE with experts in 16 bits: relative |Δ| {relative:.4f}")
+    # bfloat16 has 8 bits, and may send a token to another expert.
+    assert relative < 0.05
+    with pytest.raises(laaciq.LaaciqError, match="no experts in gptq"):
+        laaciq.export(tmp_path / "s", format="gptq", out=tmp_path / "gptq", runtime="vllm-cpu")
+    laaciq.export(tmp_path / "s", format="gptq", out=tmp_path / "gptq")
+    with pytest.raises(Refused, match=NO_EXPERTS), serve(tmp_path / "gptq", tmp_path / "gptq.log"):
+        pass
+    compared.append(f"vLLM, gptq, Qwen3-MoE with experts in 16 bits: refused, {NO_EXPERTS}")
+
+
 REFUSED = {
     "compressed-tensors, 8 bits": ({"bits": 8}, "not supported by CPUWNA16"),
     "compressed-tensors, 3 bits": ({"bits": 3}, "not supported by CPUWNA16"),
     "gptq, affine": ({"bits": 4, "symmetric": False}, "Unsupported quantization config"),
+    "compressed-tensors, quantized experts": ({"group_size": 32}, NO_EXPERTS),
 }
 
 
@@ -99,7 +136,8 @@ REFUSED = {
 def test_what_we_refuse_vllm_refuses(name, tmp_path, compared):
     options, reason = REFUSED[name]
     export_format = name.partition(",")[0]
-    laaciq.quantize("reference", out=tmp_path / "q", method="rtn", **options)
+    model = mixture(tmp_path / "model") if reason == NO_EXPERTS else "reference"
+    laaciq.quantize(model, out=tmp_path / "q", method="rtn", **options)
     with pytest.raises(laaciq.LaaciqError, match="vLLM on a CPU does not load this"):
         laaciq.export(tmp_path / "q", format=export_format, out=tmp_path / "out", runtime="vllm-cpu")
     laaciq.export(tmp_path / "q", format=export_format, out=tmp_path / "out")
