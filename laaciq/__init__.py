@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from laaciq.commands.sensitivity import sensitivity
     from laaciq.commands.survey import survey
     from laaciq.commands.sweep import sweep
+    from laaciq.commands.task_results import task_results
     from laaciq.commands.tasks import tasks
     from laaciq.corpus import read_split, read_texts
 
@@ -61,6 +62,7 @@ __all__ = [
     "sensitivity",
     "survey",
     "sweep",
+    "task_results",
     "tasks",
 ]
 

@@ -26,6 +26,7 @@ from laaciq.cli import (
     run,
     sensitivity,
     sweep,
+    task_results,
     texts,
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
@@ -49,7 +50,7 @@ _GROUPS = {
         *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
         clipping.clipping,
     ),
-    "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks),
+    "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks, task_results.task_results),
 }
 for _group, _commands in _GROUPS.items():
     for _command in _commands:

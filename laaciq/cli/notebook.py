@@ -23,6 +23,7 @@ TABLES = {
     "RunResult": "laaciq.cli.run:run_table",
     "Sensitivity": "laaciq.cli.sensitivity:sensitivity_table",
     "Sweep": "laaciq.cli.sweep:sweep_table",
+    "TaskResults": "laaciq.cli.task_results:task_table",
 }
 
 

@@ -6,7 +6,14 @@ Imports neither torch nor transformers, and nothing else of laaciq but its error
 from laaciq.options.base import Options, is_repeated
 from laaciq.options.groups import GridOptions, MeasureOptions
 from laaciq.options.inspection import ProfileOptions, ScreenOptions, SurveyOptions, is_profile
-from laaciq.options.interoperation import BenchOptions, ExportOptions, ImatrixOptions, SpeedOptions, TasksOptions
+from laaciq.options.interoperation import (
+    BenchOptions,
+    ExportOptions,
+    ImatrixOptions,
+    SpeedOptions,
+    TaskResultsOptions,
+    TasksOptions,
+)
 from laaciq.options.main import (
     CardOptions,
     CheckOptions,
@@ -80,6 +87,7 @@ __all__ = [
     "SpeedOptions",
     "SurveyOptions",
     "SweepOptions",
+    "TaskResultsOptions",
     "TasksOptions",
     "WeightOptions",
     "find_method",
@@ -111,5 +119,6 @@ VERBS: dict[str, type[Options]] = {
         GatewayOptions,
         MixtureOptions,
         TasksOptions,
+        TaskResultsOptions,
     )
 }

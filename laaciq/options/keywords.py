@@ -216,3 +216,7 @@ class CardKeywords(TypedDict, total=False):
 
 class TasksKeywords(_TextsKeywords, total=False):
     seed: int
+
+
+class TaskResultsKeywords(TypedDict, total=False):
+    metric: str

@@ -60,6 +60,9 @@ VALUES = {
     "base_model": "org/model",
     "name": "org/name",
     "license": "mit",
+    "original": "original",
+    "quantized": "quantized",
+    "metric": "exact_match",
 }
 OTHERWISE = {("sweep", "bits"): (3, 4), ("mixture", "calibration_passages"): (2, 4), ("gateway", "protect"): 2}
 
