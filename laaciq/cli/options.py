@@ -32,15 +32,7 @@ _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 # Panels of `laaciq COMMAND --help`, in their order.
 _PANELS = {
     "Model and texts": (
-        "model",
-        "checkpoint",
-        "against",
-        "original",
-        "quantized",
-        "texts",
-        "languages",
-        "passages",
-        "exposure",
+        *("model", "checkpoint", "against", "original", "quantized", "texts", "languages", "passages", "exposure"),
     ),
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
@@ -53,18 +45,8 @@ _PANELS = {
         *("single_language", "rounds", "leave_out"),
     ),
     "Measuring": (
-        *(
-            "metric",
-            "baseline",
-            "window",
-            "chat",
-            "served_bound",
-            "seed",
-            "part",
-            "tolerance",
-            "generate",
-            "numeric_check",
-        ),
+        *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "metric"),
+        *("generate", "prompts", "numeric_check"),
         *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "decoding", "device", "gpu_memory"),
         *("host_memory", "workers", "ray"),
         *("max_degradation", "max_disparity", "strict", "lenient"),

@@ -119,6 +119,7 @@ class RunKeywords(_BoundedKeywords, _StudyKeywords, _WeightKeywords, total=False
     baseline: bool
     draws: int
     generate: bool
+    prompts: int | None
     numeric_check: bool
 
 

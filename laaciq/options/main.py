@@ -63,6 +63,7 @@ class RunOptions(PassageOptions, WeightOptions, LeftAloneOptions, MeasuredModelO
             "has no effect here: a baseline is measured only with method 'planned' and without --plan",
         ),
         Only(frozenset({"draws"}), reads_text, READS_NO_TEXT),
+        Only(frozenset({"prompts"}), lambda options: options.generate, "has no effect without --generate"),
     )
 
     method: str = Field(default="planned", description=METHOD_HELP)
@@ -76,7 +77,16 @@ class RunOptions(PassageOptions, WeightOptions, LeftAloneOptions, MeasuredModelO
         description="Number of plans and checkpoints, each from another division into calibration and validation text. "
         "With 2 or more, the report shows the spread of their losses.",
     )
-    generate: bool = Field(default=False, description="Also compare greedy continuations of test passages.")
+    generate: bool = Field(
+        default=False,
+        description="Also compare greedy continuations of test passages: their language, garbled text, repetition. 'laaciq rating-sheet' "
+        "has people judge them.",
+    )
+    prompts: int | None = Field(
+        default=None,
+        ge=1,
+        description="Prompts per language for --generate, at most one per passage. Default: 100 on a GPU, 16 on a CPU.",
+    )
     numeric_check: bool = Field(
         default=False,
         description="Also compare the original with itself in another precision, which shows the numeric noise.",

@@ -29,6 +29,7 @@ VALUES = {
     "hold_out": ("swa",),
     "tune": 1,
     "draws": 2,
+    "prompts": 3,
     "budget": 4.5,
     "budget_for": "model",
     "objective": "mean",
