@@ -25,7 +25,7 @@ from laaciq.scoring.sequences import prefix_tokens
 PROMPTS, PROMPTS_ON_CPU = 100, 16
 NEW_TOKENS = 48
 # Prompts per batch.
-_BATCH, _BATCH_ON_CPU = 32, 8
+_BATCH, _BATCH_ON_CPU = 32, 16
 
 
 def default_prompts(device: str) -> int:
