@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from laaciq.commands.plan import plan
     from laaciq.commands.profile import profile
     from laaciq.commands.quantize import quantize
+    from laaciq.commands.rating_sheet import rating_sheet
+    from laaciq.commands.ratings import ratings
     from laaciq.commands.run import run
     from laaciq.commands.screen import screen
     from laaciq.commands.sensitivity import sensitivity
@@ -54,6 +56,8 @@ __all__ = [
     "plan",
     "profile",
     "quantize",
+    "rating_sheet",
+    "ratings",
     "read_split",
     "read_texts",
     "reference",

@@ -23,6 +23,7 @@ from laaciq.cli import (
     plan,
     profile,
     quantize,
+    ratings,
     run,
     sensitivity,
     sweep,
@@ -48,7 +49,7 @@ _GROUPS = {
     "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
     "Study": (
         *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
-        clipping.clipping,
+        *(clipping.clipping, ratings.rating_sheet, ratings.ratings),
     ),
     "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks, task_results.task_results),
 }

@@ -33,6 +33,7 @@ _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 _PANELS = {
     "Model and texts": (
         *("model", "checkpoint", "against", "original", "quantized", "texts", "languages", "passages", "exposure"),
+        *("key", "pairs"),
     ),
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),

@@ -21,6 +21,8 @@ from laaciq.options.main import (
     EvaluateOptions,
     PlanOptions,
     QuantizeOptions,
+    RatingSheetOptions,
+    RatingsOptions,
     RunOptions,
 )
 from laaciq.options.methods import METHODS, Method, find_method
@@ -79,6 +81,8 @@ __all__ = [
     "PlanOptions",
     "ProfileOptions",
     "QuantizeOptions",
+    "RatingSheetOptions",
+    "RatingsOptions",
     "Rounding",
     "RunOptions",
     "Runtime",
@@ -108,6 +112,8 @@ VERBS: dict[str, type[Options]] = {
         CompareOptions,
         CheckOptions,
         CardOptions,
+        RatingSheetOptions,
+        RatingsOptions,
         ExportOptions,
         ImatrixOptions,
         BenchOptions,

@@ -221,3 +221,13 @@ class TasksKeywords(_TextsKeywords, total=False):
 
 class TaskResultsKeywords(TypedDict, total=False):
     metric: str
+
+
+class RatingSheetKeywords(TypedDict, total=False):
+    languages: Sequence[str] | None
+    pairs: int
+    seed: int
+
+
+class RatingsKeywords(TypedDict, total=False):
+    pass

@@ -1,4 +1,4 @@
-"""Options of the main commands: run, plan, quantize, evaluate, compare, check, card."""
+"""Options of the main commands: run, plan, quantize, evaluate, compare, check, card, rating-sheet, ratings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from laaciq.options.groups import (
     TextOptions,
 )
 from laaciq.options.methods import find_method
-from laaciq.options.values import Source
+from laaciq.options.values import MOST_SEED, Languages, Source
 from laaciq.options.weights import (
     METHOD_HELP,
     READS_NO_TEXT,
@@ -220,3 +220,30 @@ class CardOptions(Options):
         min_length=1,
         description="License, such as apache-2.0. Default: the license in the original's card.",
     )
+
+
+class RatingSheetOptions(Options):
+    """Options of `laaciq rating-sheet`."""
+
+    verb: ClassVar[str] = "rating_sheet"
+    positional: ClassVar[tuple[str, ...]] = ("run",)
+
+    run: Source = Field(description="Folder of a finished 'laaciq run' with --generate.")
+    languages: Languages | None = Field(
+        default=None,
+        description="Write only these languages, for example 'eng,swa'. Default: all languages of the run.",
+    )
+    pairs: int = Field(default=30, ge=1, description="Most pairs per language.")
+    seed: int = Field(
+        default=0, ge=0, le=MOST_SEED, description="Random seed for the choice, order and sides of pairs."
+    )
+
+
+class RatingsOptions(Options):
+    """Options of `laaciq ratings`."""
+
+    verb: ClassVar[str] = "ratings"
+    positional: ClassVar[tuple[str, ...]] = ("files",)
+
+    files: tuple[Source, ...] = Field(min_length=1, description="CSV files of answers, one per rater.")
+    key: Source = Field(description="The key.json that was written with the sheets.")

@@ -54,7 +54,7 @@ def command_line(group, monkeypatch, capsys):
         monkeypatch.setattr(import_module(f"laaciq.commands.{verb}"), verb, reach)
         monkeypatch.setattr(laaciq.cli.bench, "bench_verb", reach)
         words = shlex.split(kind(**{**required(verb), **options}).command)
-        out = [] if verb in ("check", "bench", "screen", "survey", "tasks") else ["--out", "somewhere"]
+        out = [] if verb in ("check", "bench", "screen", "survey", "tasks", "ratings") else ["--out", "somewhere"]
         out = ["somewhere"] if verb == "tasks" else out
         monkeypatch.setattr(sys, "argv", [*words, *out])
         try:

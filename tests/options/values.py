@@ -64,6 +64,9 @@ VALUES = {
     "original": "original",
     "quantized": "quantized",
     "metric": "exact_match",
+    "pairs": 5,
+    "files": ("a.csv", "b.csv"),
+    "key": "key.json",
 }
 OTHERWISE = {("sweep", "bits"): (3, 4), ("mixture", "calibration_passages"): (2, 4), ("gateway", "protect"): 2}
 
