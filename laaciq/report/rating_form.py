@@ -47,9 +47,12 @@ label { margin-inline-end: 1.5rem; } footer { position: sticky; bottom: 0; paddi
 """
 
 
-def rating_form(name: str, sheet: str, pairs: Sequence[BlindPair]) -> str:
-    """The form of one language. `name` is the language's, `sheet` names the file that answers are saved to."""
+def rating_form(name: str, code: str, pairs: Sequence[BlindPair]) -> str:
+    """The form of one language, given its name and code."""
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    # A browser keeps the answers to every sheet apart.
+    shown = "".join(pair.model_dump_json() for pair in pairs)
+    sheet = f"{code}-{hashlib.sha256(shown.encode()).hexdigest()[:8]}"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
 <html lang="en">
