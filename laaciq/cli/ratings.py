@@ -12,6 +12,7 @@ from rich.text import Text
 from laaciq.cli import options as shared
 from laaciq.cli.fitting import Column, FittedTable, language_column
 from laaciq.cli.printing import print_json, print_lines, print_table
+from laaciq.engine.escaping import shell_command
 from laaciq.options import RatingSheetOptions, RatingsOptions
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def rating_sheet(
         f"Sheets: {out / 'sheets'} (pairs: {shown})",
         f"Not shown, because both models continue them alike: {sum(written.identical.values())} prompts",
         f"Key, not for raters: {out / 'key.json'}",
-        f"Next: laaciq ratings ANSWERS.csv … --key {out / 'key.json'}",
+        f"Next: {shell_command(['laaciq', 'ratings', 'ANSWERS.csv', '--key', str(out / 'key.json')])}",
     )
 
 
