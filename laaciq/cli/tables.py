@@ -23,10 +23,10 @@ _GENERATION_COLUMNS: dict[int, tuple[str, int | None]] = {
     1: ("prompts", 0),
     3: ("in language", None),
     4: ("difference", 3),
-    5: ("garbled", None),
-    6: ("difference", 4),
-    7: ("repeated", 2),
-    8: ("difference", 1),
+    6: ("garbled", None),
+    7: ("difference", 4),
+    9: ("repeated", 2),
+    10: ("difference", 1),
 }
 
 

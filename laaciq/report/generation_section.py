@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from laaciq.corpus.languages import language
 from laaciq.evaluation.continuations import GenerationResult
-from laaciq.report.paired_cells import before_after, changes, points
+from laaciq.report.numbers import ABSENT
+from laaciq.report.paired_cells import before_after, changes, p_value, points
 
 HEADS = (
-    *("language", "prompts", "identical", "in the language", "difference"),
-    *("garbled", "difference", "repeated", "difference"),
+    *("language", "prompts", "identical", "in the language", "difference", "p"),
+    *("garbled", "difference", "p", "repeated", "difference"),
 )
 
 
@@ -23,8 +24,10 @@ def cells(result: GenerationResult) -> list[str]:
         str(result.identical),
         before_after(same),
         points(None if same is None else same.difference),
+        ABSENT if same is None else p_value(same.p_corrected),
         before_after(broken),
         points(broken.difference),
+        p_value(broken.p_corrected),
         before_after(repeated),
         points(repeated.difference),
     ]

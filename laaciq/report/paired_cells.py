@@ -12,7 +12,7 @@ from laaciq.stats.paired_shares import PairedMeans, PairedShares
 FOOT = (
     "Both models have the same items. Differences are quantized − original in percentage points, with 95 % intervals "
     "(Bonett and Price's for shares, Student's for means). p is McNemar's mid-p, corrected for the number of languages "
-    "(Benjamini and Hochberg)."
+    "(Benjamini and Hochberg); a change is beyond noise if p is below 0.05."
 )
 
 

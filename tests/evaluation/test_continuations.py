@@ -33,7 +33,7 @@ def test_drift_loops_and_repetition_are_counted_on_the_same_prompts():
     assert second.garbled.changed and second.garbled.p_corrected == pytest.approx(2 * second.garbled.p)
     assert second.repetition.difference.low > 0.3
     assert first.example == drifted.prompts[0]
-    assert cells(second)[5:7] == ["0 → 70 %", "70 [22, 95]"]
+    assert cells(second)[6:8] == ["0 → 70 %", "70 [22, 95]"]
     assert sentences([first, second]) == ["In the language: less in Swahili, English.", "Garbled: more in English."]
 
 
@@ -43,7 +43,7 @@ def test_a_language_that_the_identifier_does_not_know():
     )
     (result,) = compare_continuations([hawaiian])
     assert result.same_language is None and result.repetition.difference is None
-    assert cells(result)[3:5] == ["?", "–"]
+    assert cells(result)[3:6] == ["?", "–", "–"]
     assert sentences([result])[-1] == "The identifier does not know Hawaiian."
 
 
