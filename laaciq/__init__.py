@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from laaciq.commands.plan import plan
     from laaciq.commands.profile import profile
     from laaciq.commands.quantize import quantize
+    from laaciq.commands.rating_sheet import rating_sheet
+    from laaciq.commands.ratings import ratings
     from laaciq.commands.run import run
     from laaciq.commands.screen import screen
     from laaciq.commands.sensitivity import sensitivity
     from laaciq.commands.survey import survey
     from laaciq.commands.sweep import sweep
+    from laaciq.commands.task_results import task_results
     from laaciq.commands.tasks import tasks
     from laaciq.corpus import read_split, read_texts
 
@@ -53,6 +56,8 @@ __all__ = [
     "plan",
     "profile",
     "quantize",
+    "rating_sheet",
+    "ratings",
     "read_split",
     "read_texts",
     "reference",
@@ -61,6 +66,7 @@ __all__ = [
     "sensitivity",
     "survey",
     "sweep",
+    "task_results",
     "tasks",
 ]
 

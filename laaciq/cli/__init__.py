@@ -23,9 +23,11 @@ from laaciq.cli import (
     plan,
     profile,
     quantize,
+    ratings,
     run,
     sensitivity,
     sweep,
+    task_results,
     texts,
 )
 from laaciq.cli.interruption import Interrupted, interruptible, interruption_message
@@ -47,9 +49,9 @@ _GROUPS = {
     "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
     "Study": (
         *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
-        clipping.clipping,
+        *(clipping.clipping, ratings.rating_sheet, ratings.ratings),
     ),
-    "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks),
+    "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks, task_results.task_results),
 }
 for _group, _commands in _GROUPS.items():
     for _command in _commands:

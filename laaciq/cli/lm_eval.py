@@ -24,10 +24,11 @@ def tasks(
 
     written = tasks_verb(out, overwrite=overwrite, **given)
     harness = ["laaciq", "lm-eval", "run", "--model", "laaciq", "--model_args", "pretrained=CHECKPOINT"]
-    words = [*harness, "--include_path", str(out), "--tasks", next(iter(written.groups))]
+    words = [*harness, "--include_path", str(out), "--tasks", ",".join(written.groups)]
     print_lines(
         *(f"{group}: {', '.join(members)}" for group, members in written.groups.items()),
-        f"Next: {shell_command(words)}",
+        f"Next: {shell_command([*words, '--log_samples', '--output_path', 'FOLDER'])}",
+        "Once for the original and once for the quantized model; then: laaciq task-results FOLDER_OF_ORIGINAL FOLDER_OF_QUANTIZED",
     )
 
 

@@ -20,9 +20,11 @@ TABLES = {
     "Gateway": "laaciq.cli.gateway:gateway_table",
     "MixtureStudy": "laaciq.cli.mixture:mixture_table",
     "Profile": "laaciq.cli.profile:profile_tables",
+    "Ratings": "laaciq.cli.ratings:ratings_table",
     "RunResult": "laaciq.cli.run:run_table",
     "Sensitivity": "laaciq.cli.sensitivity:sensitivity_table",
     "Sweep": "laaciq.cli.sweep:sweep_table",
+    "TaskResults": "laaciq.cli.task_results:task_table",
 }
 
 

@@ -31,7 +31,10 @@ _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 
 # Panels of `laaciq COMMAND --help`, in their order.
 _PANELS = {
-    "Model and texts": ("model", "checkpoint", "against", "texts", "languages", "passages", "exposure"),
+    "Model and texts": (
+        *("model", "checkpoint", "against", "original", "quantized", "texts", "languages", "passages", "exposure"),
+        *("key", "pairs"),
+    ),
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
         *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),
@@ -43,7 +46,8 @@ _PANELS = {
         *("single_language", "rounds", "leave_out"),
     ),
     "Measuring": (
-        *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "generate", "numeric_check"),
+        *("baseline", "window", "chat", "served_bound", "seed", "part", "tolerance", "metric"),
+        *("generate", "prompts", "numeric_check"),
         *("predictive", "dtype", "prompt_tokens", "new_tokens", "batch", "decoding", "device", "gpu_memory"),
         *("host_memory", "workers", "ray"),
         *("max_degradation", "max_disparity", "strict", "lenient"),

@@ -14,10 +14,20 @@ from laaciq.evaluation.verdict import percent, rough_intervals
 from laaciq.report.wording import baseline_sentence
 
 if TYPE_CHECKING:
-    from laaciq.evaluation.generation import GenerationResult
+    from laaciq.evaluation.continuations import GenerationResult
     from laaciq.quantization.plan import PlanSet
 
 _BAR_WIDTH = 12
+# Of continuations: headings in a terminal, and their importance where it is narrow, by place in the report's table.
+_GENERATION_COLUMNS: dict[int, tuple[str, int | None]] = {
+    1: ("prompts", 0),
+    3: ("in language", None),
+    4: ("difference", 3),
+    6: ("garbled", None),
+    7: ("difference", 4),
+    9: ("repeated", 2),
+    10: ("difference", 1),
+}
 
 
 def evaluation_table(evaluation: Evaluation, baseline: Evaluation | None = None) -> RenderableType:
@@ -133,20 +143,17 @@ def _loss(result: LanguageResult) -> str:
     return "collapsed" if result.degradation is None else f"{100 * result.degradation.value:.2f} %"
 
 
-def generation_table(results: list[GenerationResult]) -> Table:
-    """Shares of continuations that stay in the language and that are garbled, before and after."""
-    table = Table(title="Greedy continuations, original → quantized", title_justify="left", box=None)
-    for heading in ("language", "stays in the language", "garbled"):
-        table.add_column(heading, justify="left" if heading == "language" else "right")
-    for result in results:
-        same = (result.original.same_language, result.quantized.same_language)
-        garbled = (result.original.garbled, result.quantized.garbled)
-        table.add_row(result.language, " → ".join(map(_share, same)), " → ".join(map(_share, garbled)))
-    return table
+def generation_table(results: list[GenerationResult]) -> RenderableType:
+    """Continuations of the same prompts before and after: in the language, garbled, repetition."""
+    from laaciq.report.generation_section import cells, sentences
+    from laaciq.report.paired_cells import FOOT
 
-
-def _share(value: float | None) -> str:
-    return "?" if value is None else f"{100 * value:.0f} %"
+    rows = [cells(result) for result in results]
+    columns = [language_column([row[0] for row in rows], [result.language for result in results])]
+    for place, (heading, importance) in _GENERATION_COLUMNS.items():
+        columns.append(Column(heading, [row[place] for row in rows], importance))
+    table = FittedTable(columns, title="Greedy continuations of the same prompts, original → quantized")
+    return Group(table, *(Text(line, style="bold") for line in sentences(results)), Text(FOOT, style="dim"))
 
 
 def size_sentence(plans: PlanSet) -> str:

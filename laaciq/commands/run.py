@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -13,11 +12,13 @@ from laaciq.commands.profile import PROFILE, known_exposure
 from laaciq.commands.quantize import quantize_plans, write_checkpoints
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import Texts
+from laaciq.corpus.identification import LanguageIdentifier
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
 from laaciq.engine.workers import Pending
 from laaciq.evaluation import estimate
-from laaciq.evaluation.generation import GenerationResult, continue_prompts
+from laaciq.evaluation.continuations import GenerationResult, compare_continuations
+from laaciq.evaluation.generation_trial import generate_continuations, generated, prompts_per_language
 from laaciq.evaluation.numeric import NumericNoise, numeric_noise
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread, spread_of
@@ -91,6 +92,8 @@ def run(model: str | Path = REFERENCE, **keywords: Unpack[RunKeywords]) -> RunRe
     Keywords: `RunOptions` and `Settings`.
     """
     options, settings = read_keywords(RunOptions, keywords, model=model)
+    if options.generate:
+        LanguageIdentifier()  # if its library is missing, that is known before any work
     with open_session(options, replace(settings, out=settings.out or options.default_folder)) as session:
         chain = Chain(session, options)
         chain.announce()
@@ -268,18 +271,13 @@ class Chain:
         return evaluate_trial(session, measured, stored.test, quantized=describe(plans))
 
     def _generate(self, stored: StoredArm) -> list[GenerationResult]:
-        session, results = self.session, []
+        return compare_continuations(
+            generate_continuations(self.session, stored.candidate, stored.test, prompts=self._prompts)
+        )
 
-        def continued(code: str) -> GenerationResult:
-            with stored.candidate.applied(session.copy(), code) as quantized:
-                return continue_prompts(session.original, quantized, stored.test[code])
-
-        with session.progress.stage("generating", len(stored.test.languages)) as advance:
-            for code, passages in stored.test.by_language.items():
-                key = session.key(passages, "generation", stored.arm.key)
-                results.append(session.store.result(_generation(code), GenerationResult, key, partial(continued, code)))
-                advance(1)
-        return results
+    @property
+    def _prompts(self) -> int:
+        return prompts_per_language(self.session, self.options.prompts)
 
     def announce(self) -> None:
         """Print what will be done, the time and the memory it takes. Raises an error if memory does not suffice."""
@@ -312,7 +310,7 @@ class Chain:
             others = sum(stage.seconds for stage in again) * (self.options.draws - 1)
             stages.append(replace(again[-1], name="other draws", seconds=others))
         if self.options.generate:
-            stages.append(estimate.generating(costs, split.test))
+            stages.append(estimate.generating(costs, split.test, prompts=self._prompts))
         if self.options.numeric_check:
             stages.append(estimate.numeric_check(costs, split.test))
         return stages
@@ -327,11 +325,9 @@ class Chain:
         if not all(self._arm_done(arm) for arm in arms) or self.options.draws > 1:
             return False
         test = self._with_checkpoint(store.read(arms[0].plans, Decision).plans)
-        generated = all(
-            store.valid(_generation(code), session.key(passages, "generation", arms[0].key))
-            for code, passages in test.by_language.items()
-        )
-        return (generated or not self.options.generate) and not self.options.numeric_check
+        if self.options.generate and not generated(session, arms[0].key, test, prompts=self._prompts):
+            return False
+        return not self.options.numeric_check
 
     def _arm_done(self, arm: Arm) -> bool:
         store = self.session.store
@@ -339,10 +335,6 @@ class Chain:
             return False
         test = self._with_checkpoint(store.read(arm.plans, Decision).plans)
         return not self.session.pending(f"{arm.trial}/test", arm.key, test)
-
-
-def _generation(code: str) -> str:
-    return f"generation/{code}.json"
 
 
 def _findings(result: RunResult, profile: Profile, plots: Mapping[str, str]) -> Findings:
@@ -357,5 +349,6 @@ def _findings(result: RunResult, profile: Profile, plots: Mapping[str, str]) -> 
         spread=result.spread,
         theory=result.theory,
         baseline_theory=result.baseline_theory,
+        generation=result.generation,
         plots=plots,
     )

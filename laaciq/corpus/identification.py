@@ -69,16 +69,14 @@ class LanguageIdentifier:
         self._rank: Callable[[str], list[tuple[str, float]]] = py3langid.rank
         self._meaning = {label: _close_to(label) for label, _ in self._rank("")}
 
-    def share(self, texts: list[str], code: str, script: str) -> float | None:
-        """Share of the texts in the language; None if py3langid does not know the language. Text in another script or without letters does
-        not count.
+    def stays(self, texts: list[str], code: str, script: str) -> list[bool] | None:
+        """Whether each text is in the language; None if py3langid does not know the language. Text in another script or without letters
+        is not.
         """
         languages = _close_to(code)
         if languages not in self._meaning.values():
             return None
-        return sum(letters_in_script(text, script) >= 0.5 and self._may_be(text, languages) for text in texts) / len(
-            texts
-        )
+        return [letters_in_script(text, script) >= 0.5 and self._may_be(text, languages) for text in texts]
 
     def likeliest(self, text: str) -> str | None:
         """Code of the most likely language; None for text without letters or in an unknown language."""

@@ -5,7 +5,9 @@ Ordinary names pass unchanged. Nothing else in the package escapes or quotes for
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import re
 import shlex
@@ -20,6 +22,8 @@ _ACTIVE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Format characters within words of Persian and Indic scripts, and within emoji.
 _JOINERS = "\u200c\u200d"
 _ZERO_WIDTH_SPACE = "&#8203;"
+# A cell that begins with one of these is a formula to a spreadsheet; some read the wide forms too.
+_FORMULA = tuple("=+-@＝＋－＠")
 # An interval such as [2.8, 3.7] stays as it is: brackets around at least one digit and no letter that no link or definition follows.
 _MARKDOWN = re.compile(
     r"""
@@ -79,6 +83,14 @@ def json_text(document: str) -> str:
     )
 
 
+def csv_text(rows: Iterable[Iterable[str]]) -> str:
+    """Rows as CSV for a spreadsheet: no cell is a formula, since one that would begin like it begins with an apostrophe."""
+    written = io.StringIO()
+    csv.writer(written).writerows([_csv_cell(cell) for cell in row] for row in rows)
+    # By the mark at the beginning, spreadsheets know that it is UTF-8.
+    return f"\ufeff{written.getvalue()}"
+
+
 def python_text(text: str) -> str:
     """A string as a literal of Python."""
     return printable(json.dumps(text, ensure_ascii=False))
@@ -100,6 +112,11 @@ def command_words(command: str) -> list[str]:
 def shown_command(command: str) -> str:
     """A command line that a file records, to copy into a shell."""
     return shell_command(command_words(command))
+
+
+def _csv_cell(text: str) -> str:
+    shown = "\n".join(map(printable, text.split("\n")))
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
 def _is_active(character: str) -> bool:

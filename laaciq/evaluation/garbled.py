@@ -23,14 +23,14 @@ def garbled(text: str, script: str) -> bool:
     - it has no letters, or less than half of them belong to the script;
     - it contains U+FFFD, other than for one character at the very end, which the token limit may have cut;
     - it ends in a loop: a unit of up to 24 characters, 4 times or more, over at least a quarter of the text;
-    - it repeats itself: less than half of its runs of 8 characters are distinct (1 − seq-rep-n, Welleck et al. 2020, here in
-      characters because not every script separates words).
+    - it repeats itself: more than half of its runs of 8 characters occurred before (`repetition`; in characters because not every script
+      separates words).
     """
     bare = text.strip()
     whole = bare.rstrip("\ufffd")
     if "\ufffd" in whole or len(bare) - len(whole) > CUT_CHARACTER:
         return True
-    return letters_in_script(whole, script) < 0.5 or _ends_in_a_loop(whole) or _different_runs(whole) < LEAST_DIFFERENT
+    return letters_in_script(whole, script) < 0.5 or _ends_in_a_loop(whole) or repetition(whole) > 1 - LEAST_DIFFERENT
 
 
 def _ends_in_a_loop(text: str) -> bool:
@@ -43,6 +43,7 @@ def _ends_in_a_loop(text: str) -> bool:
     return False
 
 
-def _different_runs(text: str) -> float:
+def repetition(text: str) -> float:
+    """The share of runs of 8 characters that occurred before in the text: seq-rep-n (Welleck et al. 2020), in characters."""
     runs = [text[begin : begin + RUN] for begin in range(max(1, len(text) - RUN + 1))]
-    return len(set(runs)) / len(runs)
+    return 1 - len(set(runs)) / len(runs)

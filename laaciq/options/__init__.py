@@ -6,7 +6,14 @@ Imports neither torch nor transformers, and nothing else of laaciq but its error
 from laaciq.options.base import Options, is_repeated
 from laaciq.options.groups import GridOptions, MeasureOptions
 from laaciq.options.inspection import ProfileOptions, ScreenOptions, SurveyOptions, is_profile
-from laaciq.options.interoperation import BenchOptions, ExportOptions, ImatrixOptions, SpeedOptions, TasksOptions
+from laaciq.options.interoperation import (
+    BenchOptions,
+    ExportOptions,
+    ImatrixOptions,
+    SpeedOptions,
+    TaskResultsOptions,
+    TasksOptions,
+)
 from laaciq.options.main import (
     CardOptions,
     CheckOptions,
@@ -14,6 +21,8 @@ from laaciq.options.main import (
     EvaluateOptions,
     PlanOptions,
     QuantizeOptions,
+    RatingSheetOptions,
+    RatingsOptions,
     RunOptions,
 )
 from laaciq.options.methods import METHODS, Method, find_method
@@ -72,6 +81,8 @@ __all__ = [
     "PlanOptions",
     "ProfileOptions",
     "QuantizeOptions",
+    "RatingSheetOptions",
+    "RatingsOptions",
     "Rounding",
     "RunOptions",
     "Runtime",
@@ -80,6 +91,7 @@ __all__ = [
     "SpeedOptions",
     "SurveyOptions",
     "SweepOptions",
+    "TaskResultsOptions",
     "TasksOptions",
     "WeightOptions",
     "find_method",
@@ -100,6 +112,8 @@ VERBS: dict[str, type[Options]] = {
         CompareOptions,
         CheckOptions,
         CardOptions,
+        RatingSheetOptions,
+        RatingsOptions,
         ExportOptions,
         ImatrixOptions,
         BenchOptions,
@@ -111,5 +125,6 @@ VERBS: dict[str, type[Options]] = {
         GatewayOptions,
         MixtureOptions,
         TasksOptions,
+        TaskResultsOptions,
     )
 }

@@ -98,7 +98,7 @@ class Options(StrictModel, allow_inf_nan=False):
         fields = type(self).model_fields
         changed = [name for name in fields if getattr(self, name) != fields[name].default]
         arguments = [word for name in self.positional if name in changed for word in _texts(getattr(self, name))]
-        words = ["laaciq", self.verb, *arguments]
+        words = ["laaciq", self.verb.replace("_", "-"), *arguments]
         for name in changed:
             if name not in self.positional:
                 words += _words(name, fields[name], getattr(self, name))

@@ -1,4 +1,4 @@
-"""Options of the commands that work with other libraries: export, imatrix, bench, tasks."""
+"""Options of the commands that work with other libraries: export, imatrix, bench, tasks, task-results."""
 
 from __future__ import annotations
 
@@ -92,3 +92,20 @@ class TasksOptions(TextOptions):
     verb: ClassVar[str] = "tasks"
 
     seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Random seed for the split, as in 'laaciq run'.")
+
+
+class TaskResultsOptions(Options):
+    """Options of `laaciq task-results`."""
+
+    verb: ClassVar[str] = "task_results"
+    positional: ClassVar[tuple[str, ...]] = ("original", "quantized")
+
+    original: Source = Field(
+        description="What lm-eval logged of the original with --log_samples --output_path: the folder, or one samples_*.jsonl."
+    )
+    quantized: Source = Field(description="What lm-eval logged of the quantized model on the same tasks.")
+    metric: str = Field(
+        default="acc",
+        min_length=1,
+        description="Metric to compare; it must be 1 for a right answer and 0 for a wrong one.",
+    )

@@ -119,6 +119,7 @@ class RunKeywords(_BoundedKeywords, _StudyKeywords, _WeightKeywords, total=False
     baseline: bool
     draws: int
     generate: bool
+    prompts: int | None
     numeric_check: bool
 
 
@@ -216,3 +217,17 @@ class CardKeywords(TypedDict, total=False):
 
 class TasksKeywords(_TextsKeywords, total=False):
     seed: int
+
+
+class TaskResultsKeywords(TypedDict, total=False):
+    metric: str
+
+
+class RatingSheetKeywords(TypedDict, total=False):
+    languages: Sequence[str] | None
+    pairs: int
+    seed: int
+
+
+class RatingsKeywords(TypedDict, total=False):
+    pass

@@ -1,4 +1,4 @@
-"""Options of the main commands: run, plan, quantize, evaluate, compare, check, card."""
+"""Options of the main commands: run, plan, quantize, evaluate, compare, check, card, rating-sheet, ratings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from laaciq.options.groups import (
     TextOptions,
 )
 from laaciq.options.methods import find_method
-from laaciq.options.values import Source
+from laaciq.options.values import MOST_SEED, Languages, Source
 from laaciq.options.weights import (
     METHOD_HELP,
     READS_NO_TEXT,
@@ -63,6 +63,7 @@ class RunOptions(PassageOptions, WeightOptions, LeftAloneOptions, MeasuredModelO
             "has no effect here: a baseline is measured only with method 'planned' and without --plan",
         ),
         Only(frozenset({"draws"}), reads_text, READS_NO_TEXT),
+        Only(frozenset({"prompts"}), lambda options: options.generate, "has no effect without --generate"),
     )
 
     method: str = Field(default="planned", description=METHOD_HELP)
@@ -76,7 +77,16 @@ class RunOptions(PassageOptions, WeightOptions, LeftAloneOptions, MeasuredModelO
         description="Number of plans and checkpoints, each from another division into calibration and validation text. "
         "With 2 or more, the report shows the spread of their losses.",
     )
-    generate: bool = Field(default=False, description="Also compare greedy continuations of test passages.")
+    generate: bool = Field(
+        default=False,
+        description="Also compare greedy continuations of test passages: their language, garbled text, repetition. 'laaciq rating-sheet' "
+        "has people judge them.",
+    )
+    prompts: int | None = Field(
+        default=None,
+        ge=1,
+        description="Prompts per language for --generate, at most one per passage. Default: 100 on a GPU, 16 on a CPU.",
+    )
     numeric_check: bool = Field(
         default=False,
         description="Also compare the original with itself in another precision, which shows the numeric noise.",
@@ -210,3 +220,30 @@ class CardOptions(Options):
         min_length=1,
         description="License, such as apache-2.0. Default: the license in the original's card.",
     )
+
+
+class RatingSheetOptions(Options):
+    """Options of `laaciq rating-sheet`."""
+
+    verb: ClassVar[str] = "rating_sheet"
+    positional: ClassVar[tuple[str, ...]] = ("run",)
+
+    run: Source = Field(description="Folder of a finished 'laaciq run' with --generate.")
+    languages: Languages | None = Field(
+        default=None,
+        description="Write only these languages, for example 'eng,swa'. Default: all languages of the run.",
+    )
+    pairs: int = Field(default=30, ge=1, description="Most pairs per language.")
+    seed: int = Field(
+        default=0, ge=0, le=MOST_SEED, description="Random seed for the choice, order and sides of pairs."
+    )
+
+
+class RatingsOptions(Options):
+    """Options of `laaciq ratings`."""
+
+    verb: ClassVar[str] = "ratings"
+    positional: ClassVar[tuple[str, ...]] = ("files",)
+
+    files: tuple[Source, ...] = Field(min_length=1, description="CSV files of answers, one per rater.")
+    key: Source = Field(description="The key.json that was written with the sheets.")

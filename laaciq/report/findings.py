@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from laaciq.evaluation.continuations import GenerationResult
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread
 from laaciq.evaluation.theory import TheoryFindings
@@ -18,7 +19,8 @@ class Findings:
     """An evaluation, and what else is known. `command` reproduces it, in an environment such as it was `computed_with`.
 
     A `profile` adds what is in the weights and how languages use them, a `baseline` its loss beside each language's, a `planning` how the
-    plan was made, a `spread` what other draws of calibration text gave, `theory` and `baseline_theory` what the losses mean for the theory.
+    plan was made, a `spread` what other draws of calibration text gave, `theory` and `baseline_theory` what the losses mean for the theory,
+    `generation` what continuations look like.
     `plots` are files beside a report in Markdown, by the titles of their figures.
     """
 
@@ -32,4 +34,5 @@ class Findings:
     spread: Spread | None = None
     theory: TheoryFindings | None = None
     baseline_theory: TheoryFindings | None = None
+    generation: Sequence[GenerationResult] | None = None
     plots: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from laaciq.engine.escaping import html_text, shown_command
+from laaciq.evaluation.continuations import GenerationResult
 from laaciq.evaluation.results import Evaluation, LanguageResult
 from laaciq.evaluation.theory import TheoryFindings
 from laaciq.planning.results import Planning
@@ -11,6 +14,7 @@ from laaciq.quantization.plan import PlanSet
 from laaciq.report import wording
 from laaciq.report.evaluation_plots import degradation_figure, ranks_figure
 from laaciq.report.findings import Findings
+from laaciq.report.generation_section import HEADS, cells, examples, sentences
 from laaciq.report.page import (
     bullets,
     code,
@@ -21,8 +25,10 @@ from laaciq.report.page import (
     page,
     paragraph,
     scrolling,
+    table,
     verdict,
 )
+from laaciq.report.paired_cells import FOOT
 from laaciq.report.plan_plots import agreement_figure, front_figure
 from laaciq.report.profile_plots import CAPTIONS, profile_figures
 from laaciq.report.theory_section import CLAIM, caption, relation_figure, relation_sentence, theory_sentences
@@ -43,6 +49,7 @@ def html_report(findings: Findings) -> str:
             heading("By language"),
             _degradation(evaluation, baseline),
             _table(evaluation, baseline),
+            *(_generation(findings.generation) if findings.generation else []),
             heading("Disparity"),
             paragraph(" ".join(wording.disparity_sentences(evaluation))),
             paragraph(wording.disagreement(evaluation) or ""),
@@ -84,6 +91,20 @@ def _ranks(evaluation: Evaluation) -> str:
         "least a quarter of the ranks."
     )
     return drawing(ranks_figure(evaluation), caption)
+
+
+def _generation(results: Sequence[GenerationResult]) -> list[str]:
+    written = [pair for result in results for pair in examples(result)]
+    return [
+        heading("Continuations"),
+        *map(paragraph, sentences(results)),
+        table(HEADS, map(cells, results), label="Continuations by language"),
+        paragraph(FOOT),
+        details(
+            "Examples",
+            description_list((html_text(label), f"<bdi>{html_text(text)}</bdi>") for label, text in written),
+        ),
+    ]
 
 
 def _planning(planning: Planning) -> list[str]:

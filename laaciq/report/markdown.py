@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from laaciq.engine.escaping import html_text, markdown_block, markdown_code, markdown_text, shown_command
+from laaciq.evaluation.continuations import GenerationResult
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.theory import TheoryFindings
 from laaciq.quantization.plan import PlanSet
-from laaciq.report import wording
+from laaciq.report import generation_section, wording
 from laaciq.report.findings import Findings
+from laaciq.report.paired_cells import FOOT
 from laaciq.report.theory_section import CLAIM, relation_sentence, theory_sentences
 
 
@@ -25,6 +29,7 @@ def markdown_report(findings: Findings) -> str:
         "## By language",
         language_table(evaluation, baseline),
         markdown_text(wording.table_caption(evaluation)),
+        *(_generation(findings.generation) if findings.generation else []),
         "## Disparity",
         markdown_text(" ".join(wording.disparity_sentences(evaluation))),
         *([markdown_text(disagreement)] if disagreement else []),
@@ -38,6 +43,17 @@ def markdown_report(findings: Findings) -> str:
         markdown_block(shown_command(findings.command)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _generation(results: Sequence[GenerationResult]) -> list[str]:
+    rows = [generation_section.cells(result) for result in results]
+    numeric = [place > 0 for place in range(len(generation_section.HEADS))]
+    return [
+        "## Continuations",
+        *map(markdown_text, generation_section.sentences(results)),
+        table(list(generation_section.HEADS), rows, numeric=numeric),
+        markdown_text(FOOT),
+    ]
 
 
 def _theory(theory: TheoryFindings, findings: Findings) -> list[str]:

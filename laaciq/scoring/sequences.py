@@ -75,8 +75,7 @@ def prepare(
     elif model.kind == "encoder-decoder":
         prepared = _corrupted(model, tokens, min(longest, ENCODER_WINDOW), random.Random(f"{seed}:{text}"))
     else:
-        prefix = _chat_prefix(model.tokenizer, language) if chat else start_tokens(model.tokenizer)
-        prepared = _causal(tokens, prefix, longest)
+        prepared = _causal(tokens, prefix_tokens(model.tokenizer, language, chat=chat), longest)
     _require_rows(model, prepared)
     return prepared
 
@@ -108,7 +107,10 @@ def first_tokens(tokenizer: Any, text: str, most: int) -> str:
     return text[: max(ends[:most], default=0)]
 
 
-def _chat_prefix(tokenizer: Any, language: Language) -> list[int]:
+def prefix_tokens(tokenizer: Any, language: Language, *, chat: bool) -> list[int]:
+    """The tokens before a passage: start tokens or, with `chat`, a request in the model's chat template, which the passage answers."""
+    if not chat:
+        return start_tokens(tokenizer)
     text = render_chat(tokenizer, f"Write a short passage in {language.name}.")
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 

@@ -14,9 +14,11 @@ RESULTS = {
     "Gateway": "laaciq.studies.gateway",
     "MixtureStudy": "laaciq.studies.mixture_results",
     "Profile": "laaciq.profiling.results",
+    "Ratings": "laaciq.evaluation.ratings",
     "RunResult": "laaciq.commands.run",
     "Sensitivity": "laaciq.studies.sensitivity",
     "Sweep": "laaciq.studies.sweep",
+    "TaskResults": "laaciq.evaluation.task_results",
 }
 
 

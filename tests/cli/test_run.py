@@ -60,9 +60,13 @@ def test_json_is_json(finished):
 
 
 def test_generate_adds_continuations(finished):
-    _, words, _ = finished
-    result = CliRunner().invoke(app, [*words, "--generate", "--overwrite", "--json"])
-    assert {r["language"] for r in json.loads(result.stdout)["generation"]} == {"eng", "swa", "hin"}
+    folder, words, _ = finished
+    asked = [*words, "--generate", "--prompts", "2", "--overwrite"]
+    results = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["generation"]
+    assert [(r["language"], r["prompts"]) for r in results] == [("eng", 2), ("swa", 2), ("hin", 2)]
+    assert "Greedy continuations of the same prompts" in CliRunner().invoke(app, asked).stdout
+    for file in ("report.html", "report.md"):
+        assert all(word in (folder / "out" / file).read_text() for word in ("Continuations", "garbled", "McNemar"))
 
 
 def test_check_judges_what_run_wrote(finished):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import csv
+import io
 import json
 import shutil
 import subprocess
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from laaciq.engine.escaping import (
+    csv_text,
     html_text,
     json_text,
     markdown_block,
@@ -165,3 +168,16 @@ def test_any_text(text):
     assert ast.literal_eval(python_text(text)) == text
     document = json.dumps(text, ensure_ascii=False)
     assert json.loads(json_text(document)) == text
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\n=1", "＝1", "\t=1", "a\x1b[31m"])
+def test_no_cell_of_a_spreadsheet_is_a_formula(cell):
+    text = csv_text([["item", "text"], ["1", cell]])
+    (_, (_, read)) = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
+    assert not read.lstrip().startswith(("=", "+", "-", "@", "＝", "\t"))
+    assert "\x1b" not in read
+
+
+def test_cells_read_back():
+    rows = [["plain", 'a "quoted", b'], ["two\nlines", "Ünï — हिन्दी"]]
+    assert list(csv.reader(io.StringIO(csv_text(rows).removeprefix("\ufeff"), newline=""))) == rows

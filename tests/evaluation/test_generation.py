@@ -1,5 +1,4 @@
 import logging
-import sys
 from dataclasses import replace
 
 import pytest
@@ -8,13 +7,19 @@ from transformers import GenerationConfig
 
 from laaciq.corpus import Passages, language, read_texts
 from laaciq.corpus.identification import main_script
-from laaciq.errors import BadOption, BrokenTexts, MissingExtra
+from laaciq.errors import BadOption, BrokenTexts
 from laaciq.evaluation import generation
-from laaciq.evaluation.generation import GenerationResult, continue_prompts, prompt_of
+from laaciq.evaluation.continuations import Continuations
+from laaciq.evaluation.generation import continue_prompts, default_prompts, prompt_of
 from laaciq.models import find_model, load
+from laaciq.scoring.sequences import start_tokens
 from tests.tiny import save_tiny
 
 TEXTS = read_texts()
+
+
+def tokenized(original, quantized, prompts, new_tokens):
+    return generation._tokenized(original, quantized, prompts, new_tokens, start_tokens(original.tokenizer))
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +52,41 @@ def test_prompts_of_odd_texts():
 
 
 @pytest.mark.parametrize("code", ["eng", "hin"])
-def test_shares_before_and_after(tiny, other_model, code):
+def test_both_models_continue_the_same_prompts(tiny, other_model, code):
     steps = []
     options = {"prompts": 9, "new_tokens": 12}
     result = continue_prompts(tiny, other_model, TEXTS[code], **options, advance=steps.append)
-    assert (result.language, result.prompts, sum(steps)) == (code, 9, 9)
-    for side in (result.original, result.quantized):
-        assert 0 <= side.garbled <= 1
-        assert side.same_language is not None and 0 <= side.same_language <= 1
-    assert result.original.example != result.quantized.example
-    assert GenerationResult.model_validate_json(result.model_dump_json()) == result
+    assert (result.language, len(result.prompts), sum(steps)) == (code, 9, 9)
+    assert all(any(text.startswith(pair.prompt) for text in TEXTS[code].texts) for pair in result.prompts)
+    assert any(pair.original != pair.quantized for pair in result.prompts)
+    assert Continuations.model_validate_json(result.model_dump_json()) == result
     assert continue_prompts(tiny, other_model, TEXTS[code], **options) == result
     itself = continue_prompts(tiny, tiny, TEXTS[code], **options)
-    assert itself.original == itself.quantized == result.original
+    assert [pair.quantized for pair in itself.prompts] == [pair.original for pair in result.prompts]
+
+
+def test_a_chat_model_answers_in_its_template(tiny, monkeypatch):
+    """The prompt begins the answer, so it stands at the end."""
+    seen = []
+    monkeypatch.setattr(tiny.tokenizer, "chat_template", "[{{ messages[0]['content'] }}]", raising=False)
+    real = generation._continuations
+
+    def spy(model, prompts, original, new_tokens):
+        seen.extend(tiny.tokenizer.decode(prompt) for prompt in prompts)
+        return real(model, prompts, original, new_tokens)
+
+    monkeypatch.setattr(generation, "_continuations", spy)
+    result = continue_prompts(tiny, tiny, TEXTS["eng"], prompts=1, new_tokens=2, chat=True)
+    assert "[Write a short passage in English.]" in seen[0]
+    assert seen[0].endswith(result.prompts[0].prompt[-10:])
 
 
 def test_fewer_passages_than_prompts(tiny):
-    assert continue_prompts(tiny, tiny, TEXTS["eng"].at([3, 5]), new_tokens=2).prompts == 2
+    assert len(continue_prompts(tiny, tiny, TEXTS["eng"].at([3, 5]), prompts=8, new_tokens=2).prompts) == 2
+
+
+def test_an_accelerator_continues_a_hundred_prompts():
+    assert (default_prompts("cuda"), default_prompts("cpu")) == (100, 16)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "opt"])
@@ -71,16 +94,16 @@ def test_company_in_the_batch_changes_nothing(tmp_path, architecture):
     """Rotary, learned and offset positions: each would show if padding counted as tokens."""
     model = load(find_model(save_tiny(architecture, tmp_path)), device="cpu")
     prompts = [text[:size] for text, size in zip(TEXTS["eng"].texts, (8, 30, 90, 50), strict=False)]
-    tokenized = generation._tokenized(model, model, prompts, 16)
-    assert len({len(prompt) for prompt in tokenized}) > 2
-    alone = [generation._continuations(model, [prompt], model, 16)[0] for prompt in tokenized]
-    assert generation._continuations(model, tokenized, model, 16) == alone
+    prompts_as_tokens = tokenized(model, model, prompts, 16)
+    assert len({len(prompt) for prompt in prompts_as_tokens}) > 2
+    alone = [generation._continuations(model, [prompt], model, 16)[0] for prompt in prompts_as_tokens]
+    assert generation._continuations(model, prompts_as_tokens, model, 16) == alone
     assert len(set(alone)) > 1
 
 
 def test_it_is_the_models_most_likely_continuation(tiny):
     """By hand: the largest logit, again and again."""
-    [prompt] = generation._tokenized(tiny, tiny, ["The bread"], 10)
+    [prompt] = tokenized(tiny, tiny, ["The bread"], 10)
     ids = list(prompt)
     for _ in range(10):
         ids.append(int(tiny.module(torch.tensor([ids])).logits[0, -1].argmax()))
@@ -90,11 +113,13 @@ def test_it_is_the_models_most_likely_continuation(tiny):
 
 
 def test_an_end_token_ends_and_nothing_is_forced(tiny, monkeypatch):
-    tokenized = generation._tokenized(tiny, tiny, ["The bread", "When the"], 10)
-    whole = generation._continuations(tiny, tokenized, tiny, 10)
-    first = tiny.module.generate(torch.tensor(tokenized[:1]), do_sample=False, max_new_tokens=1, pad_token_id=0)[0, -1]
+    prompts_as_tokens = tokenized(tiny, tiny, ["The bread", "When the"], 10)
+    whole = generation._continuations(tiny, prompts_as_tokens, tiny, 10)
+    first = tiny.module.generate(
+        torch.tensor(prompts_as_tokens[:1]), do_sample=False, max_new_tokens=1, pad_token_id=0
+    )[0, -1]
     monkeypatch.setattr(tiny.module, "generation_config", GenerationConfig(eos_token_id=[int(first), 399]))
-    ended = generation._continuations(tiny, tokenized, tiny, 10)
+    ended = generation._continuations(tiny, prompts_as_tokens, tiny, 10)
     assert ended[0] == ""
     assert whole[1].startswith(ended[1])
 
@@ -112,10 +137,10 @@ def test_settings_of_the_checkpoint_are_set_aside_silently(tiny, monkeypatch, ca
 
 def test_a_long_prompt_keeps_its_end(tiny):
     text = " ".join(TEXTS["hin"].texts)
-    [tokenized] = generation._tokenized(tiny, tiny, [text], 48)
-    assert len(tokenized) + 48 == tiny.longest
-    assert tokenized[0] == tiny.tokenizer.bos_token_id
-    assert tokenized[1:] == tiny.tokenizer(text, add_special_tokens=False)["input_ids"][-len(tokenized) + 1 :]
+    [prompt] = tokenized(tiny, tiny, [text], 48)
+    assert len(prompt) + 48 == tiny.longest
+    assert prompt[0] == tiny.tokenizer.bos_token_id
+    assert prompt[1:] == tiny.tokenizer(text, add_special_tokens=False)["input_ids"][-len(prompt) + 1 :]
     with pytest.raises(BadOption, match="no room"):
         continue_prompts(tiny, tiny, TEXTS["eng"], new_tokens=128)
 
@@ -125,7 +150,7 @@ def test_text_in_a_language_s_other_script(tiny):
     latin = "Ako hleb ne naraste, u kuhinji je verovatno previše hladno. Stavite činiju blizu šporeta."
     assert main_script(latin, language("srp").script).upper() == "LATIN"
     assert main_script("Ако хлеб не нарасте", language("srp").script) == "Cyrillic"
-    assert continue_prompts(tiny, tiny, Passages(language("srp"), (latin,), ("d",)), new_tokens=2).prompts == 1
+    assert continue_prompts(tiny, tiny, Passages(language("srp"), (latin,), ("d",)), new_tokens=2).script == "LATIN"
 
 
 def test_only_causal_models_continue(tmp_path, tiny):
@@ -144,9 +169,3 @@ def test_bad_options(tiny):
         continue_prompts(tiny, tiny, TEXTS["eng"], new_tokens=0)
     with pytest.raises(BrokenTexts, match="no passage in English"):
         continue_prompts(tiny, tiny, Passages(language("eng"), (), ()))
-
-
-def test_without_an_identifier(tiny, monkeypatch):
-    monkeypatch.setitem(sys.modules, "py3langid", None)
-    with pytest.raises(MissingExtra, match=r"pip install '\.\[generate\]'"):
-        continue_prompts(tiny, tiny, TEXTS["eng"])

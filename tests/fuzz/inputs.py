@@ -67,6 +67,8 @@ class Inputs:
             "keep": 1.0,
             "rank": 1,
             "served_bound": 100.0,
+            "generate": True,
+            "prompts": 2,
         }
 
     @cached_property
@@ -98,6 +100,8 @@ def make_inputs(folder: Path) -> Inputs:
         laaciq.export(folder / "in-blocks", format="gguf", out=folder / "gguf")
         for name in OTHER_KINDS:
             save_tiny(name, folder / name)
+        laaciq.rating_sheet(folder / "run", out=folder / "rating")
+    _write_answers(folder)
     for name in FOREIGN:
         shutil.copytree(_FOREIGN_DATA / name, folder / name, ignore=shutil.ignore_patterns("expected*"))
         for file in ("tokenizer.json", "tokenizer_config.json"):
@@ -122,6 +126,20 @@ def _write_texts(folder: Path) -> None:
     ]
     for suffix in ("jsonl", "parquet"):
         write_records(folder / f"texts.{suffix}", rows)
+
+
+def _write_answers(folder: Path) -> None:
+    """Of a rater to the sheets, and of two models to a task as lm-evaluation-harness logs them."""
+    key = json.loads((folder / "rating/key.json").read_text())
+    rows = [f"{pair['item']},{'AB'[number % 2]}" for number, pair in enumerate(key["pairs"])]
+    (folder / "ratings.csv").write_text("\r\n".join(["item,choice", *rows]))
+    for side in ("original", "quantized"):
+        samples = [
+            {"doc_id": number, "doc_hash": f"h{number}", "filter": "none", "metrics": ["acc"], "acc": 1.0, "doc": {"text": "a"}}
+            for number in range(4)
+        ]  # fmt: skip
+        (folder / side).mkdir()
+        (folder / side / "samples_xnli_sw.jsonl").write_text("\n".join(map(json.dumps, samples)))
 
 
 def _shard(model: Path, folder: Path) -> None:

@@ -49,6 +49,35 @@ def recipe_value(path: Path, random: Random) -> Mutation:
     return Mutation("recipe with another value")
 
 
+def cells(path: Path, random: Random) -> Mutation:
+    """Of a CSV table: what a spreadsheet or a rater may do to it."""
+    rows = path.read_text(encoding="utf-8").splitlines()
+    at = random.randrange(len(rows))
+    changes = {
+        "a row twice": [*rows, rows[-1]],
+        "a row less": rows[:-1],
+        "a cell more": [*rows[:at], f"{rows[at]},x", *rows[at + 1 :]],
+        "a quotation without an end": [*rows[:at], f'"{rows[at]}', *rows[at + 1 :]],
+        "another choice": [*rows[:-1], f"{rows[-1].partition(',')[0]},{random.choice(('', 'C', '=1+1', 'AB', '1'))}"],
+        "another heading": ["item;choice", *rows[1:]],
+        "a long cell": [*rows[:-1], f"{'a' * 200_000},A"],
+    }
+    name = random.choice(sorted(changes))
+    replace(path, "\n".join(changes[name]).encode())
+    return Mutation(name, wrong=True)
+
+
+def logged(path: Path, random: Random) -> Mutation:
+    """Of an item that lm-evaluation-harness logged: no answer, or one that is neither right nor wrong."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    changed: Any = random.choice(
+        ({"acc": 0.5}, {"acc": "1"}, {"acc": None}, {"acc": [1]}, {"doc_id": 77}, {"doc_hash": 3})
+    )
+    rows[random.randrange(len(rows))] |= changed
+    replace(path, "\n".join(map(json.dumps, rows)).encode())
+    return Mutation(f"{changed} in an item", wrong=True)
+
+
 def lines(path: Path, random: Random) -> Mutation:
     """Of one language: other lines, that still may be a text."""
     content = path.read_text(encoding="utf-8").split("\n")

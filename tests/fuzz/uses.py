@@ -153,6 +153,22 @@ def measure_texts(texts: Path, inputs: Inputs) -> None:
     )
 
 
+def use_ratings(path: Path, inputs: Inputs) -> None:
+    laaciq.ratings([path], key=inputs.folder / "rating/key.json")
+
+
+def use_rating_key(path: Path, inputs: Inputs) -> None:
+    laaciq.ratings([inputs.folder / "ratings.csv"], key=path / "key.json")
+
+
+def use_continuations(run: Path, inputs: Inputs) -> None:
+    laaciq.rating_sheet(run, out=run.parent / "rating")
+
+
+def use_answers(logged: Path, inputs: Inputs) -> None:
+    laaciq.task_results(inputs.folder / "original", logged)
+
+
 def use_options(path: Path, inputs: Inputs) -> None:
     """As Python functions take them."""
     for verb, given in json.loads(path.read_text(encoding="utf-8")).items():

@@ -20,6 +20,7 @@ NEEDS = {
     "outlier_kurtosis": {"outlier_bits": 8},
     "outlier_by": {"outlier_bits": 8},
     "language_weight": {"objective": "mean"},
+    "prompts": {"generate": True},
 }
 # Options that say which text is read and how; without text they have an effect on a measurement alone.
 CALIBRATING = {"calibration_languages", "hold_out", "draws"}
@@ -53,7 +54,7 @@ def command_line(group, monkeypatch, capsys):
         monkeypatch.setattr(import_module(f"laaciq.commands.{verb}"), verb, reach)
         monkeypatch.setattr(laaciq.cli.bench, "bench_verb", reach)
         words = shlex.split(kind(**{**required(verb), **options}).command)
-        out = [] if verb in ("check", "bench", "screen", "survey", "tasks") else ["--out", "somewhere"]
+        out = [] if verb in ("check", "bench", "screen", "survey", "tasks", "ratings") else ["--out", "somewhere"]
         out = ["somewhere"] if verb == "tasks" else out
         monkeypatch.setattr(sys, "argv", [*words, *out])
         try:
@@ -138,6 +139,7 @@ def refused(verb, method):
         ("run", {"method": "rtn", "outlier_by": "component"}, "--outlier-by has no effect without --outlier-bits"),
         ("run", {"language_weight": ("swa=3",)}, "--language-weight has no effect without --objective mean"),
         ("run", {"budget": 4.5, "bits": 3}, "--bits has no effect beside --budget"),
+        ("run", {"prompts": 5}, "--prompts has no effect without --generate"),
         ("plan", {"budget": 4.5, "group_size": 32}, "--group-size has no effect beside --budget"),
         ("run", {"plan": "plan.json", "bits": 3}, "--bits has no effect beside --plan"),
         ("run", {"plan": "plan.json", "hold_out": ("swa",)}, "--hold-out has no effect beside --plan"),

@@ -29,6 +29,7 @@ VALUES = {
     "hold_out": ("swa",),
     "tune": 1,
     "draws": 2,
+    "prompts": 3,
     "budget": 4.5,
     "budget_for": "model",
     "objective": "mean",
@@ -60,6 +61,12 @@ VALUES = {
     "base_model": "org/model",
     "name": "org/name",
     "license": "mit",
+    "original": "original",
+    "quantized": "quantized",
+    "metric": "exact_match",
+    "pairs": 5,
+    "files": ("a.csv", "b.csv"),
+    "key": "key.json",
 }
 OTHERWISE = {("sweep", "bits"): (3, 4), ("mixture", "calibration_passages"): (2, 4), ("gateway", "protect"): 2}
 
