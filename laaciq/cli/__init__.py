@@ -18,6 +18,7 @@ from laaciq.cli import (
     export,
     gateway,
     imatrix,
+    intervene,
     lm_eval,
     mixture,
     plan,
@@ -47,7 +48,7 @@ _GROUPS = {
     "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
     "Study": (
         *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
-        clipping.clipping,
+        *(intervene.intervene, clipping.clipping),
     ),
     "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks),
 }

@@ -17,7 +17,7 @@ from laaciq.options.main import (
     RunOptions,
 )
 from laaciq.options.methods import METHODS, Method, find_method
-from laaciq.options.studies import GatewayOptions, MixtureOptions, SensitivityOptions, SweepOptions
+from laaciq.options.studies import GatewayOptions, InterveneOptions, MixtureOptions, SensitivityOptions, SweepOptions
 from laaciq.options.values import (
     BITS,
     BUILTIN,
@@ -28,6 +28,7 @@ from laaciq.options.values import (
     REFERENCE,
     USUAL_BITS,
     Bits,
+    Cause,
     Clip,
     Effort,
     GroupSize,
@@ -53,6 +54,7 @@ __all__ = [
     "BenchOptions",
     "Bits",
     "CardOptions",
+    "Cause",
     "CheckOptions",
     "Clip",
     "CompareOptions",
@@ -63,6 +65,7 @@ __all__ = [
     "GridOptions",
     "GroupSize",
     "ImatrixOptions",
+    "InterveneOptions",
     "KeptPercent",
     "MeasureOptions",
     "Method",
@@ -110,6 +113,7 @@ VERBS: dict[str, type[Options]] = {
         SweepOptions,
         GatewayOptions,
         MixtureOptions,
+        InterveneOptions,
         TasksOptions,
     )
 }
