@@ -19,6 +19,7 @@ from laaciq.studies.rescaling import Rescalable
 from laaciq.studies.segmentation import split_session
 from laaciq.studies.texts import require_documents
 from laaciq.trials.candidate import Candidate
+from laaciq.trials.estimate import StageCost
 from laaciq.trials.losses import Losses
 from laaciq.trials.measurement import Measurement
 from laaciq.trials.session import Session
@@ -88,6 +89,11 @@ class Trial:
         return self.session.split.test
 
     @property
+    def validation(self) -> Texts:
+        whole, most = self.session.split.validation, self.options.passages
+        return whole if most is None else whole.spread(most)
+
+    @property
     def grid(self) -> GridOptions:
         return self.options.group(GridOptions)
 
@@ -111,27 +117,33 @@ def intervene(session: Session, options: InterveneOptions) -> Intervention:
     """The model under every level of the cause, on test text."""
     trial = Trial(session, options)
     require_documents(trial.test, "test", session.progress)
-    once = session.costs.measuring(trial.test)
-    passes = 1 + _expected(trial)
     session.announce(
         f"Setting {options.do} of {session.folder.name}, all else equal, and measuring {len(trial.test.languages)} languages "
         f"each time ({trial.test.name}).",
-        # `once` has two passes: of the original and of a candidate.
-        [session.costs.loading(), replace(once, seconds=once.seconds * passes / 2)],
+        [session.costs.loading(), *_costs(trial)],
     )
     return compared(trial.levels(), session, options)
 
 
-def _expected(trial: Trial) -> int:
-    """Passes over the test text beside that of the original; at most, for pruning."""
-    options = trial.options
-    if options.do == "kurtosis":
-        return 2 + len(options.kurtosis)
-    if options.do == "tokens":
-        return 1 + 2 * len(options.rates)
-    if options.do == "bits":
-        return 4 + len(trial.session.costs.model.anatomy.block_names)
-    return 2 + MOST_STEPS
+def _costs(trial: Trial) -> list[StageCost]:
+    """Of the original and of every level; at most, for pruning."""
+    options, costs = trial.options, trial.session.costs
+    levels = {
+        "kurtosis": 2 + len(options.kurtosis),
+        # Each with a pass of the original on the same tokens.
+        "tokens": 1 + 2 * len(options.rates),
+        "bits": 4 + len(costs.model.anatomy.block_names),
+        "pruning": 2,
+    }
+    stages = [_passes(costs.measuring(trial.test), 1 + levels[options.do])]
+    if options.do == "pruning":
+        stages.append(_passes(costs.measuring(trial.validation), 2 + MOST_STEPS))
+    return stages
+
+
+def _passes(once: StageCost, passes: int) -> StageCost:
+    """`once` has two: of the original and of a candidate."""
+    return replace(once, seconds=once.seconds * passes / 2)
 
 
 def _kurtosis(trial: Trial) -> list[Measured]:
@@ -199,7 +211,7 @@ def _pruning(trial: Trial) -> list[Measured]:
 
 def equal_share(trial: Trial) -> float:
     """The share of weights whose pruning loses as much as quantization, on average over languages; on validation text, by bisection."""
-    session, validation = trial.session, trial.session.split.validation
+    session, validation = trial.session, trial.validation
 
     def loss(candidate: Candidate) -> float:
         measured = session.losses(candidate, validation, part="validation")
