@@ -18,6 +18,7 @@ from laaciq.cli import (
     export,
     gateway,
     imatrix,
+    lab,
     lm_eval,
     mixture,
     plan,
@@ -54,6 +55,7 @@ _GROUPS = {
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         app.command(rich_help_panel=_group)(_command)
+app.add_typer(lab.app, name="lab", rich_help_panel="Study")
 app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel="Interoperate")(lm_eval.lm_eval)
 
 

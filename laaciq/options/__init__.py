@@ -17,7 +17,7 @@ from laaciq.options.main import (
     RunOptions,
 )
 from laaciq.options.methods import METHODS, Method, find_method
-from laaciq.options.studies import GatewayOptions, MixtureOptions, SensitivityOptions, SweepOptions
+from laaciq.options.studies import GatewayOptions, LabOptions, MixtureOptions, SensitivityOptions, SweepOptions
 from laaciq.options.values import (
     BITS,
     BUILTIN,
@@ -64,6 +64,7 @@ __all__ = [
     "GroupSize",
     "ImatrixOptions",
     "KeptPercent",
+    "LabOptions",
     "MeasureOptions",
     "Method",
     "MixtureOptions",
@@ -110,6 +111,7 @@ VERBS: dict[str, type[Options]] = {
         SweepOptions,
         GatewayOptions,
         MixtureOptions,
+        LabOptions,
         TasksOptions,
     )
 }

@@ -164,6 +164,12 @@ class MixtureKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _Gri
     leave_out: Sequence[str] | None
 
 
+class LabKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
+    passages: int | None
+    claims: Sequence[str] | None
+    quick: bool
+
+
 class ProfileKeywords(_SessionKeywords, _ReadKeywords, total=False):
     passages: int | None
     predictive: bool
