@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from laaciq.commands.profile import profile
     from laaciq.commands.quantize import quantize
     from laaciq.commands.run import run
+    from laaciq.commands.run_lab import run_lab
     from laaciq.commands.screen import screen
     from laaciq.commands.sensitivity import sensitivity
     from laaciq.commands.survey import survey
@@ -59,6 +60,7 @@ __all__ = [
     "read_texts",
     "reference",
     "run",
+    "run_lab",
     "screen",
     "sensitivity",
     "survey",

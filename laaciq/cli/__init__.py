@@ -19,6 +19,7 @@ from laaciq.cli import (
     gateway,
     imatrix,
     intervene,
+    lab,
     lm_eval,
     mixture,
     plan,
@@ -55,6 +56,7 @@ _GROUPS = {
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         app.command(rich_help_panel=_group)(_command)
+app.add_typer(lab.app, name="lab", rich_help_panel="Study")
 app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel="Interoperate")(lm_eval.lm_eval)
 
 

@@ -31,7 +31,17 @@ _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 
 # Panels of `laaciq COMMAND --help`, in their order.
 _PANELS = {
-    "Model and texts": ("model", "checkpoint", "against", "texts", "languages", "passages", "exposure"),
+    "Model and texts": (
+        "model",
+        "checkpoint",
+        "against",
+        "texts",
+        "languages",
+        "passages",
+        "exposure",
+        "claims",
+        "quick",
+    ),
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
         *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),

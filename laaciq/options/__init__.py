@@ -7,6 +7,7 @@ from laaciq.options.base import Options, is_repeated
 from laaciq.options.groups import GridOptions, MeasureOptions
 from laaciq.options.inspection import ProfileOptions, ScreenOptions, SurveyOptions, is_profile
 from laaciq.options.interoperation import BenchOptions, ExportOptions, ImatrixOptions, SpeedOptions, TasksOptions
+from laaciq.options.interventions import InterveneOptions
 from laaciq.options.main import (
     CardOptions,
     CheckOptions,
@@ -17,7 +18,7 @@ from laaciq.options.main import (
     RunOptions,
 )
 from laaciq.options.methods import METHODS, Method, find_method
-from laaciq.options.studies import GatewayOptions, InterveneOptions, MixtureOptions, SensitivityOptions, SweepOptions
+from laaciq.options.studies import GatewayOptions, LabOptions, MixtureOptions, SensitivityOptions, SweepOptions
 from laaciq.options.values import (
     BITS,
     BUILTIN,
@@ -67,6 +68,7 @@ __all__ = [
     "ImatrixOptions",
     "InterveneOptions",
     "KeptPercent",
+    "LabOptions",
     "MeasureOptions",
     "Method",
     "MixtureOptions",
@@ -114,6 +116,7 @@ VERBS: dict[str, type[Options]] = {
         GatewayOptions,
         MixtureOptions,
         InterveneOptions,
+        LabOptions,
         TasksOptions,
     )
 }

@@ -173,6 +173,12 @@ class InterveneKeywords(_SessionKeywords, _MeasureKeywords, _LeftAloneKeywords, 
     to_bits: int
 
 
+class LabKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
+    passages: int | None
+    claims: Sequence[str] | None
+    quick: bool
+
+
 class ProfileKeywords(_SessionKeywords, _ReadKeywords, total=False):
     passages: int | None
     predictive: bool

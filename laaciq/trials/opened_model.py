@@ -108,6 +108,11 @@ class OpenedModel:
         other._copies, other._made, other._reserved = self._copies, self._made, self._reserved
         return other
 
+    def keeping_in(self, store: Store, prefix: str) -> Self:
+        """This session, with its results in a part of a store that several sessions share. Before anything is computed."""
+        self.__dict__["store"] = SubStore(store, prefix)
+        return self
+
     def __enter__(self) -> Self:
         """The folder for results is opened at once: if it cannot be used, that is known before any work."""
         _ = self.store

@@ -12,6 +12,7 @@ RESULTS = {
     "Comparison": "laaciq.studies.comparison",
     "Evaluation": "laaciq.evaluation.results",
     "Gateway": "laaciq.studies.gateway",
+    "LabResult": "laaciq.lab.verdicts",
     "MixtureStudy": "laaciq.studies.mixture_results",
     "Profile": "laaciq.profiling.results",
     "RunResult": "laaciq.commands.run",

@@ -59,6 +59,7 @@ VALUES = {
     "exposure": "exposure.json",
     "source": "org/model",
     "models": ("org/model", "org/other"),
+    "claims": ("effective-kurtosis",),
     "run": "run",
     "max_degradation": 0.1,
     "max_disparity": 0.1,

@@ -1,0 +1,7 @@
+"""All claims, in the order of the theory. A new claim is a file here and its name in this list."""
+
+from laaciq.lab.claim import Claim
+from laaciq.lab.claims import core, screening, top_weights
+
+_FILES = (core, screening, top_weights)
+CLAIMS: dict[str, Claim] = {claim.name: claim for file in _FILES for claim in file.CLAIMS}

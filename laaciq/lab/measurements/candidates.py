@@ -1,0 +1,103 @@
+"""Losses of candidates: the model stored in one way or another, and baselines of the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from laaciq.engine.store import key_of
+from laaciq.lab.measurements.bench import Bench, Measurement
+from laaciq.models import LanguageModel
+from laaciq.options import BITS, FULL_BITS, WeightOptions, reads_text
+from laaciq.planning.decision import needs_profile
+from laaciq.planning.rules import make_plans
+from laaciq.quantization.calibration import Calibration
+from laaciq.quantization.plan import PlanSet
+from laaciq.trials.candidate import Candidate, TextFreePlan
+from laaciq.trials.losses import Losses
+from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
+
+# Shares of weights kept in 16 bits, in percent.
+KEPT = (0.01, 0.1, 1.0, 5.0, 10.0)
+GROUP = 64
+
+
+@dataclass(frozen=True)
+class RuledPlans:
+    """Plans by rules whose grids read the profile; with several plans, each language has its own."""
+
+    name: str
+    key: str
+    plans: PlanSet
+    bench: Bench
+
+    @contextmanager
+    def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
+        serving = self.plans.serving(language)
+        plan = self.plans.plans[serving]
+        table = plan.table_of(language)
+        session = self.bench.session
+
+        def weights() -> CandidateWeights:
+            calibration = Calibration(self.bench.profile, session.split.calibration, session.options)
+            return CandidateWeights(*session.quantized(plan, calibration), table=table)
+
+        yield copy.hold_weights((self.key, serving, table), weights)
+
+
+def candidate(bench: Bench, name: str, options: WeightOptions) -> Candidate:
+    """The model quantized by the rules of these options."""
+    plans = plans_of(bench, options)
+    key = key_of("lab", options.model_dump(), plans.model_dump())
+    if not reads_text(options):
+        return TextFreePlan(f"lab/{name}", key, plans.first)
+    read = bench.session.profile_key(bench.profiled)
+    return RuledPlans(f"lab/{name}", key_of(key, read), plans, bench)
+
+
+def plans_of(bench: Bench, options: WeightOptions) -> PlanSet:
+    profile = bench.profile if needs_profile(options) else None
+    bound = bench.session.options.served_bound
+    return make_plans(bench.session.original.anatomy, options, profile, served_bound=bound)
+
+
+def size_of(bench: Bench, options: WeightOptions) -> float:
+    """Bits per weight in the blocks, everything counted."""
+    return max(plan.size.block_bits_per_weight for plan in plans_of(bench, options).plans.values())
+
+
+def same_size(bench: Bench, options: WeightOptions, method: str) -> WeightOptions:
+    """A uniform grid that is at least as large as these options make the model, by as little as its group size allows."""
+    target = size_of(bench, options)
+    bits = max(width for width in BITS if width + FULL_BITS / 1024 < target)
+    group = max(1, int(FULL_BITS / (target - bits)))
+    while group > 1:
+        uniform = WeightOptions(method=method, bits=bits, group_size=group)
+        if size_of(bench, uniform) >= target:
+            return uniform
+        group -= 1
+    return WeightOptions(method=method, bits=bits, group_size=1)
+
+
+def _losses(bench: Bench, name: str, given: dict[str, Any]) -> Losses:
+    return bench.losses(candidate(bench, name, WeightOptions(**given)))
+
+
+def _losses_at_size(bench: Bench, name: str, uniform: str, given: dict[str, Any]) -> Losses:
+    return bench.losses(candidate(bench, name, same_size(bench, WeightOptions(**given), uniform)))
+
+
+def _stored(name: str, describes: str, **given: Any) -> Measurement:
+    return Measurement(name, f"losses: {describes}", partial(_losses, name=name, given={"group_size": GROUP, **given}))
+
+
+def _as_large_as(other: str, uniform: str, **given: Any) -> Measurement:
+    name = f"{uniform}-as-{other}"
+    measure = partial(_losses_at_size, name=name, uniform=uniform, given={"group_size": GROUP, **given})
+    return Measurement(name, f"losses: {uniform} on a uniform grid, as large as {other}", measure)
+
+
+CANDIDATES = tuple(_stored(f"rtn-{bits}", f"rounded to nearest at {bits} bits", bits=bits) for bits in (4,))
