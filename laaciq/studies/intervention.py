@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from laaciq.trials.session import Session
 
 BASELINE = "unchanged"
 # Pruning has the same mean loss as quantization if they differ by no more than this share, or after so many steps.
-EQUAL_LOSS, MOST_STEPS = 0.02, 10
+EQUAL_LOSS, MOST_STEPS = 0.02, 8
+_FIRST_SHARE, _MOST_SHARE = 0.3, 0.9
 
 
 class Level(StrictModel):
@@ -204,29 +205,49 @@ def _bits(trial: Trial) -> list[Measured]:
 
 
 def _pruning(trial: Trial) -> list[Measured]:
-    share = equal_share(trial)
-    first, pruned = trial.measured([trial.baseline(), Pruned(f"pruned {share:g}", share)])
+    share = equal_share(trial.session, trial.validation, trial.baseline())
+    first, pruned = trial.measured([trial.baseline(), pruned_to(share)])
     return [Measured(BASELINE, first, {}), Measured("pruned", pruned, {"share": share})]
 
 
-def equal_share(trial: Trial) -> float:
-    """The share of weights whose pruning loses as much as quantization, on average over languages; on validation text, by bisection."""
-    session, validation = trial.session, trial.validation
+def pruned_to(share: float) -> Pruned:
+    return Pruned(f"pruned {share:.4f}", share)
+
+
+def equal_share(session: Session, texts: Texts, quantized: Candidate, *, part: str = "validation") -> float:
+    """The share of weights whose pruning loses as much as quantization, on average over the languages that are served. By false position on
+    the logarithm of the loss, which is nearly linear in the share; by halves where that has no logarithm.
+    """
 
     def loss(candidate: Candidate) -> float:
-        measured = session.losses(candidate, validation, part="validation")
+        measured = session.losses(candidate, texts, part=part)
         served = [m for m in measured.values() if m.served]
         return float(np.mean([m.loss.sum() / sum(m.tokens) for m in served]))
 
-    target = loss(trial.baseline())
-    low, high = 0.0, 1.0
+    target = loss(quantized)
+    low, high = _Tried(0.0, 0.0), _Tried(_MOST_SHARE, np.inf)
+    share = _FIRST_SHARE
     for _ in range(MOST_STEPS):
-        share = (low + high) / 2
-        found = loss(Pruned(f"pruned {share:g}", share))
-        if abs(found - target) <= EQUAL_LOSS * abs(target):
+        found = _Tried(share, loss(pruned_to(share)))
+        if abs(found.loss - target) <= EQUAL_LOSS * abs(target):
             break
-        low, high = (low, share) if found > target else (share, high)
+        low, high = (low, found) if found.loss > target else (found, high)
+        share = _between(low, high, target)
     return share
+
+
+class _Tried(NamedTuple):
+    share: float
+    loss: float
+
+
+def _between(low: _Tried, high: _Tried, target: float) -> float:
+    """Where a line through the logarithms of two losses meets the target, rounded, and well inside; else in the middle."""
+    middle = (low.share + high.share) / 2
+    if low.loss > 0 and np.isfinite(high.loss):
+        steepness = np.log(high.loss / low.loss)
+        middle = low.share + (high.share - low.share) * float(np.clip(np.log(target / low.loss) / steepness, 0.1, 0.9))
+    return round(middle, 4)
 
 
 def compared(levels: list[Measured], session: Session, options: InterveneOptions) -> Intervention:

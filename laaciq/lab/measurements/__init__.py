@@ -2,10 +2,12 @@
 
 from laaciq.lab.measurements.bench import Bench, Measurement
 from laaciq.lab.measurements.candidates import CANDIDATES
+from laaciq.lab.measurements.interventions import INTERVENTIONS
+from laaciq.lab.measurements.variants import VARIANTS
 
 PROFILE = Measurement(
     "profile", "κ, activations, tokenization, alignment and redundancy", lambda bench: bench.table, Bench.profile_cost
 )
-MEASUREMENTS = {measurement.name: measurement for measurement in (PROFILE, *CANDIDATES)}
+MEASUREMENTS = {measurement.name: measurement for measurement in (PROFILE, *CANDIDATES, *INTERVENTIONS, VARIANTS)}
 
 __all__ = ["MEASUREMENTS", "Bench", "Measurement"]
