@@ -38,6 +38,31 @@ def correlation(
     )  # fmt: skip
 
 
+def pair_correlation(
+    x: ArrayLike, y: ArrayLike, families: Sequence[str], *, claim: Claimed, plot: Plot | None = None, note: str = ""
+) -> Finding:
+    """r over pairs of languages of two symmetric matrices (Mantel 1967), with the jackknife's standard error over languages: each is in many
+    pairs, so that pairs are not independent.
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    count = len(x)
+    require_languages(count)
+    upper = np.triu(np.ones((count, count), dtype=bool), 1)
+    _require_spread(x[upper], y[upper])
+    independent = effective_languages(families, _share(y.mean(1), families))
+    require_independent(independent)
+    left_out = []
+    for row in range(count):
+        kept = upper.copy()
+        kept[row], kept[:, row] = False, False
+        left_out.append(np.arctanh(np.clip(_r(x[kept], y[kept]), -1 + 1e-12, 1 - 1e-12)))
+    error = _spread_error(np.array(left_out)) * np.sqrt(count / independent)
+    return from_error(
+        _r(x[upper], y[upper]), error, freedom=independent - 3, claim=claim, languages=count, independent=independent,
+        scale="atanh", plot=plot, note=note,
+    )  # fmt: skip
+
+
 def partial_correlation(
     x: ArrayLike,
     y: ArrayLike,
@@ -171,6 +196,12 @@ def _jackknife_error(x: np.ndarray, y: np.ndarray) -> float:
     raised = count / (count - 1)
     xx, yy, xy = (u @ v - raised * u * v for u, v in ((x, x), (y, y), (x, y)))
     left_out = np.arctanh(np.clip(xy / np.sqrt(np.maximum(xx * yy, np.finfo(float).tiny)), -1 + 1e-12, 1 - 1e-12))
+    return _spread_error(left_out)
+
+
+def _spread_error(left_out: np.ndarray) -> float:
+    """The jackknife's standard error (Tukey 1958)."""
+    count = len(left_out)
     return float(np.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum()))
 
 

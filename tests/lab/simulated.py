@@ -2,7 +2,12 @@
 
 import numpy as np
 
+from laaciq.corpus import Passages, Texts, language
 from laaciq.corpus.families import family
+from laaciq.lab.evidence import Evidence, ProfileTable
+from laaciq.lab.measurements import MEASUREMENTS
+from laaciq.lab.measurements.block_sets import BlockSets, chosen_sets
+from laaciq.studies.outcomes import outcomes
 from laaciq.trials.losses import Losses
 
 _CODES = "ara ben deu ell eng eus fas fin fra heb hin hun ind ita jpn kat kaz kor mar nld pol por ron rus spa swa swe tam tel tha tur ukr"
@@ -31,3 +36,59 @@ def losses(means, random, *, noise=0.1, shared=None, documents=8, tokens=40):
         seed=0,
         draws=300,
     )
+
+
+def table(random, codes=CODES, *, kurtosis=(1.0, 60.0), blocks=12, exposure=True):
+    """A profile in which no quantity has to do with any other."""
+    count = len(codes)
+    fractions = random.dirichlet(np.full(blocks, 400.0), count)
+    by_block = random.permutation(np.linspace(*kurtosis, blocks))
+    outliers = [block for block in range(blocks) if by_block[block] > 50]
+    return ProfileTable(
+        codes=list(codes),
+        families=[family(code) or code for code in codes],
+        scripts=[language(code).script for code in codes],
+        exposure=random.lognormal(15, 1, count) if exposure else np.full(count, np.nan),
+        outlier_fraction=fractions[:, outliers].sum(1),
+        effective_kurtosis=fractions @ by_block,
+        weights_kurtosis=random.lognormal(1, 0.1, count),
+        fractions=fractions,
+        decoder_attention=random.uniform(0.1, 0.2, count),
+        fertility=random.lognormal(0.3, 0.2, count),
+        alignment=random.uniform(0.2, 0.6, count),
+        redundancy=random.uniform(1, 2, count),
+        kurtosis=by_block,
+        sigma=random.uniform(0.02, 0.03, blocks),
+        outlier_blocks=outliers,
+        kurtosis_of={"attention": 2.0, "feed-forward": 1.0},
+        top_shares={"0.01": 0.0005, "0.1": 0.004, "1": 0.04, "5": 0.16, "10": 0.28},
+        super_weight_ratio=1.4,
+        kind="causal",
+    )
+
+
+def block_set_losses(random, codes, blocks=12):
+    """Every set of three blocks protects equally much, whichever it is; noise makes the difference."""
+    sets, sample = chosen_sets(blocks, False, 0)
+    documents = tuple(f"d{number}" for number in range(8))
+    texts = Texts("simulated", {c: Passages(language(c), ("text",) * 8, documents) for c in codes}, parallel=False)
+    means = random.lognormal(-2.5, 0.3, len(codes))
+    loss = {
+        code: 40 * mean * (1 + 0.1 * random.standard_normal((len(sets), 8)))
+        for code, mean in zip(codes, means, strict=True)
+    }
+    tokens = {code: np.full(8, 40) for code in codes}
+    return BlockSets(blocks, sets, sample, outcomes(texts, loss, tokens, draws=300, seed=0))
+
+
+def evidence(random, codes=CODES, **of_table):
+    """Evidence for all claims, under which nothing has to do with anything: a candidate loses as much as any other, in other languages."""
+    profile = table(random, codes, **of_table)
+    common = random.standard_normal((len(codes), 8))
+    means = random.lognormal(-2.5, 0.3, len(codes))
+    candidates = {
+        name: losses(means * (1 + 0.02 * random.standard_normal(len(codes))), random, shared=common)
+        for name in MEASUREMENTS
+    }
+    sets = {"block-sets": block_set_losses(random, codes)} if len(codes) > 1 else {}
+    return Evidence("simulated", {**candidates, "profile": profile, **sets})

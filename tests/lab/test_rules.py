@@ -12,6 +12,7 @@ from laaciq.lab.language_rules import (
     disparity_over,
     disparity_ratio,
     mean_over_languages,
+    pair_correlation,
     partial_correlation,
     prediction_gain,
     ratio_of_groups,
@@ -101,6 +102,18 @@ def prediction_rule(explained):
     return simulate
 
 
+def pair_rule(share):
+    """Losses that follow κ to this share of their variance, seen over pairs."""
+    stated = claim(0.0, "above", 0.838)
+
+    def simulate(random):
+        x, y = correlated(np.sqrt(share), random)
+        differences = (np.abs(np.subtract.outer(column, column)) for column in (x, y))
+        return pair_correlation(*differences, FAMILIES, claim=stated)
+
+    return simulate
+
+
 def partial_rule(r):
     stated = claim(0.0, "above", 0.6)
 
@@ -118,6 +131,7 @@ RULES = {
     "r below -0.5": (r_rule(-0.5, "below", -0.834)(-0.5), r_rule(-0.5, "below", -0.834)(-0.834), r_rule(-0.5, "below", -0.834)(0.4)),
     "r above 0.5": (r_rule(0.5, "above", 0.85)(0.5), r_rule(0.5, "above", 0.85)(0.85), r_rule(0.5, "above", 0.85)(-0.3)),
     "partial r": (partial_rule(0.0), partial_rule(0.7), partial_rule(-0.7)),
+    "r over pairs": (pair_rule(0.0), pair_rule(0.9), None),
     "paired difference": (difference_rule(0.0), difference_rule(0.6), difference_rule(-0.6)),
     "ratio of groups": (group_rule(1.2), group_rule(2.0), group_rule(0.7)),
     "disparity ratio": (disparity_rule(0.75), disparity_rule(0.3), disparity_rule(1.6)),

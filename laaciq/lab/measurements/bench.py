@@ -59,13 +59,17 @@ class Bench:
         test = self.session.split.test
         if not self.quick:
             return test
-        return shortened(self.session.original, test, passages=QUICK_PASSAGES, tokens=QUICK_TOKENS)
+        return shortened(self.session.costs.model, test, passages=QUICK_PASSAGES, tokens=QUICK_TOKENS)
 
     @cached_property
     def sets_text(self) -> Texts:
-        """Short test text, for many sets of blocks."""
+        """Short test text of the languages that the original serves, for many sets of blocks."""
+        return self.sets_sample.select(self.served)
+
+    @cached_property
+    def sets_sample(self) -> Texts:
         passages = QUICK_SET_PASSAGES if self.quick else SET_PASSAGES
-        return shortened(self.session.original, self.test, passages=passages, tokens=SET_TOKENS)
+        return shortened(self.session.costs.model, self.session.split.test, passages=passages, tokens=SET_TOKENS)
 
     def losses(self, candidate: Candidate) -> Losses:
         """What a candidate loses on test text, by language."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -100,4 +100,36 @@ def _as_large_as(other: str, uniform: str, **given: Any) -> Measurement:
     return Measurement(name, f"losses: {uniform} on a uniform grid, as large as {other}", measure)
 
 
-CANDIDATES = tuple(_stored(f"rtn-{bits}", f"rounded to nearest at {bits} bits", bits=bits) for bits in (4,))
+def _with_outliers(measurement: Measurement) -> Measurement:
+    """Of models that have outlier blocks."""
+
+    def measure(bench: Bench) -> object:
+        bench.table.require_outliers()
+        return measurement.measure(bench)
+
+    return replace(measurement, measure=measure)
+
+
+_OUTLIERS = {"bits": 4, "outlier_bits": 8}
+_MIXED = {"bits": 4, "keep": 5.0, "attention_bits": 8}
+_ADAPTIVE = {"method": "adaptive", "bits": 4}
+_KEPT_FIVE = {"bits": 4, "keep": 5.0}
+_LA_ACIQ = {"method": "la-aciq", "bits": 4}
+_EFFECTIVE = {"method": "effective", "bits": 4}
+
+CANDIDATES = (
+    *(_stored(f"rtn-{bits}", f"rounded to nearest at {bits} bits", bits=bits) for bits in BITS),
+    _stored("aciq-4", "ACIQ at 4 bits", method="aciq", bits=4),
+    _stored("la-aciq-4", "LA-ACIQ at 4 bits, κ_eff averaged over languages", **_LA_ACIQ),
+    _stored("la-aciq-4-per-language", "LA-ACIQ at 4 bits, each language with its κ_eff", **_LA_ACIQ, separate=True),
+    _stored("effective-4", "grids for the mean of the languages' inputs", **_EFFECTIVE),
+    _stored("effective-4-per-language", "grids for each language's inputs", **_EFFECTIVE, separate=True),
+    _stored("adaptive-4", "one table of scales per cluster of languages", **_ADAPTIVE),
+    _as_large_as("adaptive-4", "effective", **_ADAPTIVE),
+    _with_outliers(_stored("outliers-8", "outlier blocks at 8 bits, all others at 4", **_OUTLIERS)),
+    _with_outliers(_as_large_as("outliers-8", "rtn", **_OUTLIERS)),
+    *(_stored(f"keep-{share:g}", f"4 bits, the top {share:g} % in 16 bits", bits=4, keep=share) for share in KEPT),
+    _as_large_as("keep-5", "rtn", **_KEPT_FIVE),
+    _stored("mixed", "the top 5 % in 16 bits, attention at 8 bits, all else at 4", **_MIXED),
+    _as_large_as("mixed", "rtn", **_MIXED),
+)
