@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from laaciq.engine.input_files import Refusal
 from laaciq.engine.json_input import read_record
@@ -73,11 +74,17 @@ class Variants(StrictModel):
     """All variants and seeds, as `recipes/measure_variants.py` writes them."""
 
     version: Literal[1] = 1
-    variants: list[Variant]
+    variants: list[Variant] = Field(min_length=1)
 
     @classmethod
     def read(cls, path: Path) -> Variants:
         return read_record(path, cls, _MEASURE_AGAIN)
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages that all variants were trained on."""
+        shared = set.intersection(*(set(variant.exposure) for variant in self.variants))
+        return sorted(shared)
 
     def of(self, name: str) -> list[Variant]:
         """All seeds of a variant."""

@@ -107,7 +107,7 @@ def _degradation(variant: Variant, code: str) -> float:
 def follow_exposure(evidence: Evidence, value: Callable[[Variant, str], float], claim: Claimed, label: str) -> Finding:
     """r over languages: how much more a language was shown in the steep mix, and what that changed on average over seeds."""
     both = pairs(evidence, STEEP, FLAT)
-    codes = sorted(both[0][0].exposure)
+    codes = evidence["variants"].languages
     shown = np.array([np.mean([np.log(a.exposure[c] / b.exposure[c]) for a, b in both]) for c in codes])
     change = np.array([np.mean([value(a, c) - value(b, c) for a, b in both]) for c in codes])
     known = ~np.isnan(change)
