@@ -50,6 +50,9 @@ def _identified(evidence: Evidence) -> Finding:
     usual, split = evidence.losses("rtn-4"), evidence.losses("split-tokens").only(table.codes)
     require_languages(len(table.codes))
     doublings = np.log2([a.sum() / b.sum() for a, b in zip(split.tokens, usual.tokens, strict=True)])
+    # A language in single bytes has no shorter tokens.
+    if doublings.min() <= 0:
+        raise TooFew("a language has no shorter tokens", "texts in languages that the tokenizer was made for")
     slopes = (np.expm1(split.per_token) - degradation) / doublings
     fertility = np.log2(table.fertility)
     if np.ptp(fertility) == 0:
