@@ -39,7 +39,7 @@ def test_claims_are_seldom_supported_where_nothing_is_there():
                 supported[name] = supported.get(name, 0) + 1
     for true_by_construction in ("keep-0.01-percent", "keep-1-percent", "critical-bits"):
         supported.pop(true_by_construction, None)
-    assert sum(supported.values()) <= 0.05 * total + 3, supported
+    assert sum(supported.values()) <= 0.05 * total, supported
 
 
 def test_every_claim_has_an_answer_on_some_model():
