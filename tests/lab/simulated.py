@@ -81,7 +81,7 @@ def block_set_losses(random, codes, blocks=12):
     return BlockSets(blocks, sets, sample, outcomes(texts, loss, tokens, draws=300, seed=0))
 
 
-def evidence(random, codes=CODES, **of_table):
+def evidence(random, codes=CODES, *, sets=True, **of_table):
     """Evidence for all claims, under which nothing has to do with anything: a candidate loses as much as any other, in other languages."""
     profile = table(random, codes, **of_table)
     common = random.standard_normal((len(codes), 8))
@@ -90,5 +90,5 @@ def evidence(random, codes=CODES, **of_table):
         name: losses(means * (1 + 0.02 * random.standard_normal(len(codes))), random, shared=common)
         for name in MEASUREMENTS
     }
-    sets = {"block-sets": block_set_losses(random, codes)} if len(codes) > 1 else {}
-    return Evidence("simulated", {**candidates, "profile": profile, **sets})
+    measured = {**candidates, "profile": profile}
+    return Evidence("simulated", measured | ({"block-sets": block_set_losses(random, codes)} if sets else {}))
