@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laaciq.commands.gateway import gateway
     from laaciq.commands.generate import generate
     from laaciq.commands.imatrix import imatrix
+    from laaciq.commands.intervene import intervene
     from laaciq.commands.mixture import mixture
     from laaciq.commands.plan import plan
     from laaciq.commands.profile import profile
@@ -50,6 +51,7 @@ __all__ = [
     "gateway",
     "generate",
     "imatrix",
+    "intervene",
     "mixture",
     "plan",
     "profile",

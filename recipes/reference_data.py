@@ -18,17 +18,20 @@ MAX_PASSES = 10
 
 
 @dataclass(frozen=True)
-class LanguageText:
-    """One language's passages: those trained on, and those held back to measure bits per byte."""
+class Language:
+    """One language: how much text it has, and the passages held back to measure bits per byte."""
 
     code: str
-    training: list[str]
     held_back: list[str]
     available_bytes: int
+    training_bytes: int
 
-    @property
-    def training_bytes(self) -> int:
-        return byte_count(self.training)
+
+@dataclass(frozen=True)
+class LanguageText(Language):
+    """With the passages to train on."""
+
+    training: list[str]
 
 
 def byte_count(passages: list[str]) -> int:
@@ -56,7 +59,8 @@ def read_language(folder: Path, code: str, *, most_bytes: int) -> LanguageText:
     keep = len(rest) if most_bytes == 0 else int(np.searchsorted(ends, most_bytes, side="right"))
     if keep == 0:
         raise SystemExit(f"no training text for {code}: {len(passages)} lines, at most {most_bytes} bytes allowed")
-    return LanguageText(code, rest[:keep], held_back, byte_count(passages))
+    training = rest[:keep]
+    return LanguageText(code, held_back, byte_count(passages), byte_count(training), training)
 
 
 def train_tokenizer(languages: list[LanguageText], vocabulary: int) -> Tokenizer:
@@ -88,6 +92,14 @@ class Documents:
     @property
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
+
+    def save(self, path: Path) -> None:
+        np.savez(path, tokens=self.tokens, starts=self.starts, language=self.language)
+
+    @classmethod
+    def load(cls, path: Path) -> Documents:
+        with np.load(path) as arrays:
+            return cls(arrays["tokens"], arrays["starts"], arrays["language"])
 
 
 def encode(languages: list[LanguageText], tokenizer: Tokenizer, *, longest: int) -> Documents:

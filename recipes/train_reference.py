@@ -16,16 +16,19 @@ import math
 import os
 import time
 import tomllib
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
+from attention import use_attention
 from reference_data import (
     BOS,
     EOS,
     PAD,
     Documents,
+    Language,
     LanguageText,
     byte_count,
     encode,
@@ -57,7 +60,8 @@ def parse() -> tuple[argparse.Namespace, dict]:
         section, _, name = key.partition(".")
         if name not in recipe.get(section, {}):
             raise SystemExit(f"unknown key {key!r}: {arguments.recipe} has no such key")
-        recipe[section][name] = type(recipe[section][name])(float(value))
+        kind = type(recipe[section][name])
+        recipe[section][name] = value if kind is str else kind(float(value))
     return arguments, recipe
 
 
@@ -76,7 +80,9 @@ def build_model(options: dict, tokenizer: PreTrainedTokenizerFast, *, longest: i
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return LlamaForCausalLM(config)
+    model = LlamaForCausalLM(config)
+    use_attention(model, options["attention"])
+    return model
 
 
 def balance_penalty(hidden_states: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -122,7 +128,8 @@ def train(
         first, log, spent = saved["step"], saved["log"], saved["seconds"]
     accelerated = device.type == "cuda"
     precision = torch.autocast("cuda", torch.bfloat16) if accelerated else nullcontext()
-    forward = torch.compile(model) if accelerated else model
+    # Hidden states are captured by hooks, which not every version of torch and transformers compiles.
+    forward = torch.compile(model) if accelerated and options["balance_penalty"] == 0 else model
     began = saved_at = time.monotonic()
     for step in range(first, steps):
         for group in optimiser.param_groups:
@@ -171,7 +178,7 @@ def bits_per_byte(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, p
 def language_table(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    languages: list[LanguageText],
+    languages: Sequence[Language],
     documents: Documents,
     exposure: np.ndarray,
     heldout: Path | None,
@@ -196,47 +203,68 @@ def language_table(
     return rows
 
 
+def read_languages(texts: Path, recipe: dict) -> list[LanguageText]:
+    languages = [read_language(texts, code, most_bytes=most) for code, most in recipe["texts"].items()]
+    print(f"{len(languages)} languages, {sum(x.training_bytes for x in languages) / 1e6:.1f} MB of text", flush=True)
+    return languages
+
+
+def train_and_save(
+    recipe: dict,
+    languages: Sequence[Language],
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Documents,
+    *,
+    out: Path,
+    device: torch.device,
+    heldout: Path | None = None,
+) -> list[dict]:
+    """Train, write the checkpoint with `training.json` and `languages.json`, and return what the latter holds."""
+    options = recipe["training"]
+    out.mkdir(parents=True, exist_ok=True)
+    passes = passes_by_language(documents, passes=options["passes"], mix_exponent=options["mix_exponent"])
+    model = build_model(recipe["model"], tokenizer, longest=options["row_tokens"], seed=options["seed"])
+    torch.nn.Module.to(model, device)
+    state = out / "state.pt"
+    log, exposure = train(model, documents, passes, options, pad=tokenizer.pad_token_id, state=state)
+
+    tokenizer.save_pretrained(out)
+    torch.nn.Module.to(model, torch.bfloat16)
+    model.save_pretrained(out, max_shard_size="12MB")
+    # Measured as released: rounded to 16 bits, tokenizer and weights read back from the folder, computed in float32.
+    released = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
+    use_attention(released, recipe["model"]["attention"])
+    torch.nn.Module.to(released, device)
+    reread = PreTrainedTokenizerFast.from_pretrained(out)
+    table = language_table(released, reread, languages, documents, exposure, heldout)
+    training = {
+        "recipe": recipe,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "tokens_seen": int(exposure.sum()),
+        "machine": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
+        "torch": torch.__version__,
+        "log": log,
+    }
+    (out / "training.json").write_text(json.dumps(training, indent=1) + "\n")
+    (out / "languages.json").write_text(json.dumps(table, indent=1) + "\n")
+    state.unlink(missing_ok=True)
+    return table
+
+
 def main() -> None:
     arguments, recipe = parse()
-    options, device = recipe["training"], torch.device(arguments.device)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    languages = [read_language(arguments.texts, code, most_bytes=most) for code, most in recipe["texts"].items()]
-    print(f"{len(languages)} languages, {sum(x.training_bytes for x in languages) / 1e6:.1f} MB of text", flush=True)
-
+    languages = read_languages(arguments.texts, recipe)
     raw = train_tokenizer(languages, recipe["model"]["vocabulary"])
     recipe["model"]["vocabulary"] = raw.get_vocab_size()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=raw, bos_token=BOS, eos_token=EOS, pad_token=PAD, padding_side="right"
     )
-    documents = encode(languages, raw, longest=options["row_tokens"])
+    documents = encode(languages, raw, longest=recipe["training"]["row_tokens"])
     print(f"{len(documents.tokens) / 1e6:.1f} M tokens, vocabulary {raw.get_vocab_size()}", flush=True)
-    passes = passes_by_language(documents, passes=options["passes"], mix_exponent=options["mix_exponent"])
-
-    model = build_model(recipe["model"], tokenizer, longest=options["row_tokens"], seed=options["seed"])
-    torch.nn.Module.to(model, device)
-    state = arguments.out / "state.pt"
-    log, exposure = train(model, documents, passes, options, pad=tokenizer.pad_token_id, state=state)
-
-    tokenizer.save_pretrained(arguments.out)
-    torch.nn.Module.to(model, torch.bfloat16)
-    model.save_pretrained(arguments.out, max_shard_size="12MB")
-    # Measured as released: rounded to 16 bits, tokenizer and weights read back from the folder, computed in float32.
-    released = LlamaForCausalLM.from_pretrained(arguments.out, dtype=torch.float32).eval()
-    torch.nn.Module.to(released, device)
-    reread = PreTrainedTokenizerFast.from_pretrained(arguments.out)
-    table = language_table(released, reread, languages, documents, exposure, arguments.heldout)
-    machine = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    training = {
-        "recipe": recipe,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "tokens_seen": int(exposure.sum()),
-        "machine": machine,
-        "torch": torch.__version__,
-        "log": log,
-    }
-    (arguments.out / "training.json").write_text(json.dumps(training, indent=1) + "\n")
-    (arguments.out / "languages.json").write_text(json.dumps(table, indent=1) + "\n")
-    state.unlink(missing_ok=True)
+    table = train_and_save(
+        recipe, languages, tokenizer, documents,
+        out=arguments.out, device=torch.device(arguments.device), heldout=arguments.heldout,
+    )  # fmt: skip
     for row in table:
         print(json.dumps(row))
     columns = [key for key in table[0] if key.endswith("bits_per_byte")]

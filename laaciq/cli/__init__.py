@@ -18,6 +18,7 @@ from laaciq.cli import (
     export,
     gateway,
     imatrix,
+    intervene,
     lab,
     lm_eval,
     mixture,
@@ -48,7 +49,7 @@ _GROUPS = {
     "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
     "Study": (
         *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
-        clipping.clipping,
+        *(intervene.intervene, clipping.clipping),
     ),
     "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks),
 }

@@ -46,6 +46,7 @@ _PANELS = {
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
         *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),
         *("separate", "allow_left_alone", "format", "runtime", "fold"),
+        *("do", "kurtosis", "blocks", "rates", "to_bits"),
     ),
     "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "table_overhead"),
     "Calibration": (

@@ -7,6 +7,7 @@ from laaciq.options.base import Options, is_repeated
 from laaciq.options.groups import GridOptions, MeasureOptions
 from laaciq.options.inspection import ProfileOptions, ScreenOptions, SurveyOptions, is_profile
 from laaciq.options.interoperation import BenchOptions, ExportOptions, ImatrixOptions, SpeedOptions, TasksOptions
+from laaciq.options.interventions import InterveneOptions
 from laaciq.options.main import (
     CardOptions,
     CheckOptions,
@@ -28,6 +29,7 @@ from laaciq.options.values import (
     REFERENCE,
     USUAL_BITS,
     Bits,
+    Cause,
     Clip,
     Effort,
     GroupSize,
@@ -53,6 +55,7 @@ __all__ = [
     "BenchOptions",
     "Bits",
     "CardOptions",
+    "Cause",
     "CheckOptions",
     "Clip",
     "CompareOptions",
@@ -63,6 +66,7 @@ __all__ = [
     "GridOptions",
     "GroupSize",
     "ImatrixOptions",
+    "InterveneOptions",
     "KeptPercent",
     "LabOptions",
     "MeasureOptions",
@@ -111,6 +115,7 @@ VERBS: dict[str, type[Options]] = {
         SweepOptions,
         GatewayOptions,
         MixtureOptions,
+        InterveneOptions,
         LabOptions,
         TasksOptions,
     )

@@ -124,7 +124,9 @@ class LabOptions(PassageOptions, LeftAloneOptions, MeasureOptions, TextOptions):
     shares_work: ClassVar[bool] = True
 
     models: tuple[Source, ...] = Field(
-        min_length=1, description="Models: folders or names on the hub; 'reference' is the embedded model."
+        min_length=1,
+        description="Models: folders or names on the hub; 'reference' is the embedded model, 'NAME+outliers' one with planted outliers. "
+        "A .json file holds figures of training variants, which recipes/measure_variants.py wrote.",
     )
     claims: tuple[str, ...] | None = Field(
         default=None,

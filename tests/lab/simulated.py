@@ -1,13 +1,18 @@
 """Data of as many languages as the lab has, for rules and claims."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from laaciq.corpus import Passages, Texts, language
 from laaciq.corpus.families import family
+from laaciq.evaluation.results import Disparity
 from laaciq.lab.evidence import Evidence, ProfileTable
 from laaciq.lab.measurements import MEASUREMENTS
 from laaciq.lab.measurements.block_sets import BlockSets, chosen_sets
+from laaciq.stats.estimate import Estimate
 from laaciq.studies.outcomes import outcomes
+from laaciq.studies.variants import Variant, VariantLosses, Variants
 from laaciq.trials.losses import Losses
 
 _CODES = "ara ben deu ell eng eus fas fin fra heb hin hun ind ita jpn kat kaz kor mar nld pol por ron rus spa swa swe tam tel tha tur ukr"
@@ -90,5 +95,75 @@ def evidence(random, codes=CODES, *, sets=True, **of_table):
         name: losses(means * (1 + 0.02 * random.standard_normal(len(codes))), random, shared=common)
         for name in MEASUREMENTS
     }
-    measured = {**candidates, "profile": profile}
-    return Evidence("simulated", measured | ({"block-sets": block_set_losses(random, codes)} if sets else {}))
+    others = {
+        "pruned": losses(random.permutation(means), random, shared=common),
+        "split-tokens": losses(means, random, shared=common, tokens=60),
+        "split-profile": replace(
+            profile,
+            alignment=profile.alignment + 0.05 * random.standard_normal(len(codes)),
+            redundancy=profile.redundancy + 0.05 * random.standard_normal(len(codes)),
+        ),
+        # As few seeds as languages.
+        "variants": variants(random, codes, seeds=3 if len(codes) >= 8 else 2),
+    }
+    protected = {"block-sets": block_set_losses(random, codes)} if sets else {}
+    return Evidence("simulated", {**candidates, "profile": profile, **protected, **others})
+
+
+def variants(random, codes=CODES, *, seeds=3, changes=None):
+    """Training variants that differ from each other by seeds alone, and by `changes`: factors of disparity and imbalance, and what is added
+    to the largest κ. `use` and `loss` are slopes of R̂ and D in log exposure.
+    """
+    changes = changes or {}
+    flat, steep = (dict(zip(codes, random.lognormal(15, 1, len(codes)), strict=True)) for _ in range(2))
+    names = ("base", "flat-exposure", "steep-exposure", "no-decay", "balanced", "softmax1")
+    made = []
+    for name in names:
+        effect = changes.get(name, {})
+        exposure = steep if name == "steep-exposure" else flat
+        for seed in range(seeds):
+            shown = np.log([exposure[code] for code in codes])
+            fractions = random.dirichlet(np.full(6, 400.0), len(codes))
+            fractions[:, 5] = np.maximum(fractions[:, 5] + changes.get("use", 0.0) * (shown - 15), 1e-3)
+            fractions /= fractions.sum(1, keepdims=True)
+            degradation = 0.1 + 0.01 * random.standard_normal(len(codes)) + changes.get("loss", 0.0) * (shown - 15)
+            kurtosis = [0.1, 0.2, 0.3, 0.4, 0.5, 2.0 + effect.get("kurtosis", 0.0) + 0.1 * random.standard_normal()]
+            spread = 0.05 * effect.get("disparity", 1.0) * random.lognormal(0, 0.1)
+            made.append(_variant(name, seed, codes, exposure, fractions, kurtosis, degradation, spread, effect, random))
+    return Variants(variants=made)
+
+
+def _variant(name, seed, codes, exposure, fractions, kurtosis, degradation, spread, effect, random):
+    whole = Estimate(value=spread, low=0.5 * spread, high=1.5 * spread)
+    by_code = dict(zip(codes, degradation, strict=True))
+    found = Disparity(
+        worst=whole, plug_in=whole, noise_floor=0.01, cross_fitted=spread, cross_fitted_worst=0.1, between_deviation=0.01,
+        heterogeneity_p=0.5, worst_language=codes[0], best_language=codes[-1],
+    )  # fmt: skip
+    return Variant(
+        name=name,
+        seed=seed,
+        options={},
+        parameters=1,
+        tokens_seen=1,
+        computed_with={},
+        texts="simulated",
+        kurtosis=kurtosis,
+        outlier_blocks=[],
+        bits_per_byte=dict.fromkeys(codes, 1.0),
+        exposure={code: int(tokens) for code, tokens in exposure.items()},
+        fractions=dict(zip(codes, fractions.tolist(), strict=True)),
+        effective_kurtosis=dict.fromkeys(codes, 1.0),
+        outlier_fraction=dict.fromkeys(codes, 0.0),
+        imbalance=dict.fromkeys(codes, effect.get("imbalance", 1.0) * random.lognormal(0, 0.05)),
+        sink_share=dict.fromkeys(codes, 0.0),
+        losses=[
+            VariantLosses(
+                bits=4,
+                degradation={code: Estimate(value=d, low=d, high=d) for code, d in by_code.items()},
+                mean=0.1,
+                disparity=found,
+                not_served=[],
+            )
+        ],
+    )

@@ -18,6 +18,7 @@ blocks = 2
 heads = 2
 key_value_heads = 1
 feed_forward = 64
+attention = "softmax"
 [training]
 passes = 2.0
 mix_exponent = 1.0

@@ -5,8 +5,11 @@ from laaciq.lab.claims import (
     bit_width,
     bounds,
     causal_graph,
+    compressions,
+    conditions,
     core,
     decoder_attention,
+    do_tokens,
     exposure,
     gateway,
     held_out,
@@ -17,10 +20,12 @@ from laaciq.lab.claims import (
     scripts,
     strategies,
     top_weights,
+    training,
 )
 
 _FILES = (
     *(core, screening, decoder_attention, exposure, bit_width, strategies, bounds, loss_model, top_weights),
     *(kept_weights, gateway, scripts, redundancy, causal_graph, held_out),
+    *(conditions, do_tokens, compressions, training),
 )
 CLAIMS: dict[str, Claim] = {claim.name: claim for file in _FILES for claim in file.CLAIMS}

@@ -3,10 +3,14 @@
 from laaciq.lab.measurements.bench import Bench, Measurement
 from laaciq.lab.measurements.block_sets import BLOCK_SETS
 from laaciq.lab.measurements.candidates import CANDIDATES
+from laaciq.lab.measurements.interventions import INTERVENTIONS
+from laaciq.lab.measurements.variants import VARIANTS
 
 PROFILE = Measurement(
     "profile", "κ, activations, tokenization, alignment and redundancy", lambda bench: bench.table, Bench.profile_cost
 )
-MEASUREMENTS = {measurement.name: measurement for measurement in (PROFILE, *CANDIDATES, BLOCK_SETS)}
+MEASUREMENTS = {
+    measurement.name: measurement for measurement in (PROFILE, *CANDIDATES, BLOCK_SETS, *INTERVENTIONS, VARIANTS)
+}
 
 __all__ = ["MEASUREMENTS", "Bench", "Measurement"]
