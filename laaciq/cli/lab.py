@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laaciq.cli import options as shared
+from laaciq.cli.fitting import Column, FittedTable
 from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.cli.verbs import Call, calls_verb
 from laaciq.options import LabOptions
@@ -52,29 +53,30 @@ def run_lab(result: LabResult, call: Call[LabOptions]) -> None:
 
 
 def lab_table(result: LabResult) -> RenderableType:
-    """A row per claim and model."""
-    from laaciq.report.lab_report import effect_words, p_words
+    """A row per claim and model. In a narrow terminal, claim and verdict are dropped last."""
+    from laaciq.report.lab_report import decisions, effect_words, interval_words, p_words
 
-    table = Table(title=f"Claims of the theory ({result.texts})", title_justify="left", box=None, pad_edge=False)
-    for heading in (
-        "claim",
-        *(["model"] if len(result.models) > 1 else []),
-        "verdict",
-        "effect",
-        "corrected p",
-        "power",
-    ):
-        table.add_column(heading, justify="right" if heading in ("corrected p", "power") else "left")
-    for row in result.rows:
-        cells = {**row.decisions, **({"pooled": row.pooled} if row.pooled else {})}
-        for place, (model, decision) in enumerate(cells.items()):
-            named = [Text(model)] if len(result.models) > 1 else []
-            table.add_row(
-                Text("" if place else row.name, style="bold"), *named, _verdict(decision), effect_words(decision),
-                p_words(decision), "" if decision.finding is None else f"{decision.finding.power:.2f}",
-            )  # fmt: skip
-    counts = ", ".join(f"{result.count(verdict)} {verdict}" for verdict in _COLOURS)  # type: ignore[arg-type]
-    return Group(table, Text(f"{counts}. p is corrected for the number of findings.", style="dim"))
+    cells = [(row.name, model, decision) for row in result.rows for model, decision in decisions(row)]
+    found = [decision for _, _, decision in cells]
+    columns = [Column("claim", [name for name, _, _ in cells], justify="left")]
+    if len(result.models) > 1:
+        columns.append(Column("model", [model for _, model, _ in cells], justify="left"))
+    columns += [
+        Column("verdict", [_verdict(decision) for decision in found], justify="left"),
+        Column(
+            "effect", [effect_words(decision) for decision in found], importance=3, justify="left",
+            short=("effect", [interval_words(decision) for decision in found]),
+        ),
+        Column("corrected p", [p_words(decision) for decision in found], importance=2),
+        Column("power", ["" if d.finding is None else f"{d.finding.power:.2f}" for d in found], importance=1),
+    ]  # fmt: skip
+    counts = ", ".join(f"{found_with(result, verdict)} {verdict}" for verdict in _COLOURS)
+    lines = [Text(f"{counts}. p is corrected for the number of findings.", style="bold")]
+    return Group(FittedTable(columns, title=f"Claims of the theory ({result.texts})"), *lines)
+
+
+def found_with(result: LabResult, verdict: str) -> int:
+    return sum(decision.verdict == verdict for row in result.rows for decision in row.decisions.values())
 
 
 def _verdict(decision: Decision) -> Text:

@@ -102,6 +102,32 @@ def mean_over_languages(
     )  # fmt: skip
 
 
+def others_against_one(
+    values: ArrayLike, one: float, families: Sequence[str], *, claim: Claimed, plot: Plot | None = None, note: str = ""
+) -> Finding:
+    """The mean of other languages minus the value of one. The one is a single draw, so that the error is that of a new observation: the
+    standard deviation times √(1 + 1/n).
+    """
+    values = np.asarray(values, dtype=float)
+    require_languages(len(values))
+    independent = effective_languages(families, _share(values, families))
+    error = float(values.std(ddof=1) * np.sqrt(1 + 1 / independent))
+    return from_error(
+        float(values.mean() - one), error, freedom=max(1.0, independent - 1), claim=claim, languages=len(values) + 1,
+        independent=independent, plot=plot, note=note,
+    )  # fmt: skip
+
+
+def disparity_difference(
+    losses: Losses, other: Losses, *, claim: Claimed, plot: Plot | None = None, note: str = ""
+) -> Finding:
+    """max D − min D minus that of another candidate, paired by document."""
+    require_languages(len(losses.codes))
+    return from_interval(
+        losses.disparity_difference(other), claim=claim, languages=len(losses.codes), plot=plot, note=note
+    )
+
+
 def ratio_of_groups(
     left: ArrayLike, right: ArrayLike, *, claim: Claimed, plot: Plot | None = None, note: str = ""
 ) -> Finding:

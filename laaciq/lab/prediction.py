@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 
 def held_out_predictions(
-    features: ArrayLike, outcome: ArrayLike, folds: Sequence[object], *, intercept: bool = True
+    features: ArrayLike, outcome: ArrayLike, folds: ArrayLike, *, intercept: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each language, what least squares on the other folds predicts from `features` (languages, columns), and the mean over the other
     folds, which any prediction must beat. Features are standardised on the fitted part; a constant one counts for nothing.

@@ -66,10 +66,6 @@ class LabResult(Displayed, StrictModel):
     def __getitem__(self, claim: str) -> ClaimRow:
         return next(row for row in self.rows if row.name == claim)
 
-    def count(self, verdict: Verdict) -> int:
-        """Cells of the table with this verdict."""
-        return sum(decision.verdict == verdict for row in self.rows for decision in row.decisions.values())
-
 
 def verdict_rows(claims: Sequence[Claim], answers: Mapping[str, Mapping[str, Answer]]) -> list[ClaimRow]:
     """Rows from answers by claim and model."""

@@ -27,10 +27,19 @@ def effect_words(decision: Decision) -> str:
     finding = decision.finding
     if finding is None:
         return decision.reason
-    estimate = finding.estimate
-    ends = "" if estimate.low == estimate.high else f" [{_number(estimate.low)}, {_number(estimate.high)}]"
     claimed = f"{_SIDES[finding.side]} {_number(finding.threshold)}".replace("± ", "±")
-    return f"{finding.statistic} {_number(estimate.value)}{ends}, claimed {claimed}"
+    if finding.side == "within" and finding.scale == "log":
+        claimed = f"between {_number(1 / finding.threshold)} and {_number(finding.threshold)}"
+    return f"{finding.statistic} {interval_words(decision)}, claimed {claimed}"
+
+
+def interval_words(decision: Decision) -> str:
+    """The value and its interval alone; empty without a finding."""
+    if decision.finding is None:
+        return ""
+    estimate = decision.finding.estimate
+    ends = "" if estimate.low == estimate.high else f" [{_number(estimate.low)}, {_number(estimate.high)}]"
+    return f"{_number(estimate.value)}{ends}"
 
 
 def _number(value: float) -> str:
@@ -40,14 +49,14 @@ def _number(value: float) -> str:
 def cells(result: LabResult) -> Iterator[list[str]]:
     """One row per claim and model, and one for all models together."""
     for row in result.rows:
-        for model, decision in _decisions(row):
+        for model, decision in decisions(row):
             finding = decision.finding
             counted = "" if finding is None or not finding.languages else str(finding.languages)
             power = "" if finding is None else f"{finding.power:.2f}"
             yield [row.name, model, decision.verdict, effect_words(decision), p_words(decision), power, counted]
 
 
-def _decisions(row: ClaimRow) -> list[tuple[str, Decision]]:
+def decisions(row: ClaimRow) -> list[tuple[str, Decision]]:
     return [*row.decisions.items(), *([("pooled", row.pooled)] if row.pooled else [])]
 
 
@@ -88,7 +97,7 @@ def lab_html(result: LabResult) -> str:
 def _claim_part(row: ClaimRow) -> list[str]:
     parts = [heading(row.name), paragraph(f"“{row.words}” ({row.place})"), paragraph(f"Rule: {row.rule}")]
     lines = []
-    for model, decision in _decisions(row):
+    for model, decision in decisions(row):
         note = decision.needed if decision.finding is None else decision.finding.note
         lines.append(f"{model}: {decision.verdict}. {effect_words(decision)}. {note}".strip())
     parts.append(bullets(lines))

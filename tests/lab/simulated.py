@@ -86,7 +86,7 @@ def block_set_losses(random, codes, blocks=12):
     return BlockSets(blocks, sets, sample, outcomes(texts, loss, tokens, draws=300, seed=0))
 
 
-def evidence(random, codes=CODES, **of_table):
+def evidence(random, codes=CODES, *, sets=True, **of_table):
     """Evidence for all claims, under which nothing has to do with anything: a candidate loses as much as any other, in other languages."""
     profile = table(random, codes, **of_table)
     common = random.standard_normal((len(codes), 8))
@@ -95,7 +95,6 @@ def evidence(random, codes=CODES, **of_table):
         name: losses(means * (1 + 0.02 * random.standard_normal(len(codes))), random, shared=common)
         for name in MEASUREMENTS
     }
-    sets = {"block-sets": block_set_losses(random, codes)} if len(codes) > 1 else {}
     others = {
         "pruned": losses(random.permutation(means), random, shared=common),
         "split-tokens": losses(means, random, shared=common, tokens=60),
@@ -107,7 +106,8 @@ def evidence(random, codes=CODES, **of_table):
         # As few seeds as languages.
         "variants": variants(random, codes, seeds=3 if len(codes) >= 8 else 2),
     }
-    return Evidence("simulated", {**candidates, "profile": profile, **sets, **others})
+    protected = {"block-sets": block_set_losses(random, codes)} if sets else {}
+    return Evidence("simulated", {**candidates, "profile": profile, **protected, **others})
 
 
 def variants(random, codes=CODES, *, seeds=3, changes=None):

@@ -27,7 +27,7 @@ def noisy(answer):
 def test_claims_are_seldom_supported_where_nothing_is_there():
     """Sizes that are above their threshold by construction (bounds, disparities) may be refuted; only support is an error here."""
     supported, total = {}, 0
-    for seed in range(6):
+    for seed in range(4):
         kurtosis = (1.0, 60.0) if seed % 2 else (1.0, 4.0)
         found = {
             n: a for n, a in findings(evidence(np.random.default_rng(seed), kurtosis=kurtosis)).items() if noisy(a)
@@ -41,7 +41,7 @@ def test_claims_are_seldom_supported_where_nothing_is_there():
     equal = ("conditions-sufficient", "pruning-same-disparity", "adjustment-identifies")
     for true_by_construction in (*exact, *equal):
         supported.pop(true_by_construction, None)
-    assert sum(supported.values()) <= 0.05 * total + 3, supported
+    assert sum(supported.values()) <= 0.05 * total, supported
 
 
 def test_every_claim_has_an_answer_on_some_model():
@@ -82,7 +82,7 @@ def test_a_measurement_that_failed_gives_its_reason_to_every_claim_that_needs_it
 
 def planted(random, **changes):
     """Evidence whose profile or candidates are replaced."""
-    simulated = evidence(random)
+    simulated = evidence(random, sets=False)
     profile = replace(simulated.profile, **changes.pop("profile", {}))
     return Evidence("planted", {**simulated.measured, "profile": profile, **changes})
 

@@ -12,6 +12,7 @@ from laaciq.lab.language_rules import (
     disparity_over,
     disparity_ratio,
     mean_over_languages,
+    others_against_one,
     pair_correlation,
     partial_correlation,
     prediction_gain,
@@ -58,6 +59,17 @@ def r_rule(threshold, side, claimed):
 def difference_rule(mean):
     stated = claim(0.0, "above", 0.6)
     return lambda random: mean_over_languages(mean + random.standard_normal(len(CODES)), FAMILIES, claim=stated)
+
+
+def one_rule(distance):
+    """One language, `distance` standard deviations below the others."""
+    stated = claim(0.0, "above", 4.0)
+
+    def simulate(random):
+        values = random.standard_normal(len(CODES))
+        return others_against_one(values[1:], values[0] - distance, FAMILIES[1:], claim=stated)
+
+    return simulate
 
 
 def group_rule(ratio):
@@ -133,6 +145,7 @@ RULES = {
     "partial r": (partial_rule(0.0), partial_rule(0.7), partial_rule(-0.7)),
     "r over pairs": (pair_rule(0.0), pair_rule(0.9), None),
     "paired difference": (difference_rule(0.0), difference_rule(0.6), difference_rule(-0.6)),
+    "one against others": (one_rule(0.0), one_rule(4.0), one_rule(-4.0)),
     "ratio of groups": (group_rule(1.2), group_rule(2.0), group_rule(0.7)),
     "disparity ratio": (disparity_rule(0.75), disparity_rule(0.3), disparity_rule(1.6)),
     "disparity below": (bound_rule(0.02), bound_rule(0.0), bound_rule(0.1)),

@@ -6,8 +6,8 @@ import numpy as np
 
 from laaciq.lab.claim import Claim
 from laaciq.lab.evidence import Evidence
-from laaciq.lab.findings import Bars, Finding, NotApplicable
-from laaciq.lab.language_rules import mean_over_languages, ratio_of_groups
+from laaciq.lab.findings import Bars, Finding, NotApplicable, Points
+from laaciq.lab.language_rules import others_against_one, ratio_of_groups
 from laaciq.lab.rules import Claimed
 from laaciq.stats.estimate import Estimate
 
@@ -35,8 +35,12 @@ def _first_block(evidence: Evidence) -> Finding:
         raise NotApplicable("English was not measured", "texts with English")
     others = [code for code in table.codes if code != "eng"]
     chosen = table.only(others)
-    difference = chosen.fractions[:, 0] - table.only(["eng"]).fractions[0, 0]
-    return mean_over_languages(difference, chosen.families, claim=FIRST_BLOCK)
+    english = float(table.only(["eng"]).fractions[0, 0])
+    plot = Points(
+        x=table.fractions[:, 0].tolist(), y=table.fractions[:, -1].tolist(), names=table.codes,
+        x_label="activation fraction of the first block", y_label="activation fraction of the last block",
+    )  # fmt: skip
+    return others_against_one(chosen.fractions[:, 0], english, chosen.families, claim=FIRST_BLOCK, plot=plot)
 
 
 CLAIMS = (
@@ -53,7 +57,7 @@ CLAIMS = (
         "Non-English languages rely heavily on layer 0. English uses more distributed mid-to-late layers.",
         "Phase 4, EXP-036",
         ("profile",),
-        "ā₀(λ) of the other languages, minus that of English, has a mean above 0.",
+        "The mean ā₀(λ) of the other languages, minus that of English, lies above 0, and English lies outside of their spread.",
         _first_block,
     ),
 )

@@ -42,7 +42,7 @@ class RuledPlans:
         session = self.bench.session
 
         def weights() -> CandidateWeights:
-            calibration = Calibration(self.bench.profile, session.split.calibration, session.options)
+            calibration = Calibration(self.bench.profile, self.bench.profiled, session.options)
             return CandidateWeights(*session.quantized(plan, calibration), table=table)
 
         yield copy.hold_weights((self.key, serving, table), weights)
