@@ -134,7 +134,8 @@ class LabOptions(PassageOptions, LeftAloneOptions, MeasureOptions, TextOptions):
         description="Test only these claims, for example 'effective-kurtosis'; 'laaciq lab list' names them. Default: all claims.",
     )
     quick: bool = Field(
-        default=False, description="Measure less text and fewer candidates: a first answer, with wider intervals."
+        default=False,
+        description="Measure less text, and a sample of the sets of blocks: a first answer, with wider intervals.",
     )
 
     def measuring(self) -> MeasureOptions:

@@ -18,8 +18,9 @@ FEW = {"passages": 3, "languages": ["eng", "swa", "hin"], "served_bound": 99.0}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    for name, architecture in (("one", "llama"), ("two", "gpt2")):
-        save_tiny(architecture, folder / name)
+    # Six blocks, the fewest that sets of three blocks are tried on; and two, for which they do not apply.
+    save_tiny("llama", folder / "one", num_hidden_layers=6)
+    save_tiny("gpt2", folder / "two")
     return [folder / "one", folder / "two"]
 
 
@@ -50,6 +51,8 @@ def test_two_models_are_judged_and_a_second_run_measures_nothing(models, tmp_pat
             # Three languages decide nothing; what is in the weights is known exactly.
             exact = decision.finding is not None and decision.finding.standard_error == 0
             assert exact or decision.verdict in ("undecided", "not applicable"), row.name
+    unlike = {name: result["gateway-necessary"].decisions[name].verdict for name in result.models}
+    assert unlike == {"one": "undecided", "two": "not applicable"}
     assert "one" in (out / "report.md").read_text() and "<svg" in (out / "report.html").read_text()
     monkeypatch.setattr("laaciq.trials.tasks.CandidateLosses.run", lambda *_: pytest.fail("measured again"))
     assert laaciq.run_lab(models, quick=True, out=out, **FEW) == result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,9 @@ from laaciq.options import BITS, FULL_BITS, WeightOptions, reads_text
 from laaciq.planning.decision import needs_profile
 from laaciq.planning.rules import make_plans
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.plan import PlanSet
+from laaciq.quantization.grid import QuantizedMatrix
+from laaciq.quantization.model import quantize_layers
+from laaciq.quantization.plan import Plan, PlanSet, TensorPlan
 from laaciq.trials.candidate import Candidate, TextFreePlan
 from laaciq.trials.losses import Losses
 from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
@@ -39,13 +41,20 @@ class RuledPlans:
         serving = self.plans.serving(language)
         plan = self.plans.plans[serving]
         table = plan.table_of(language)
-        session = self.bench.session
 
         def weights() -> CandidateWeights:
-            calibration = Calibration(self.bench.profile, self.bench.profiled, session.options)
-            return CandidateWeights(*session.quantized(plan, calibration), table=table)
+            # Tables share the codes, which are rounded once for all languages.
+            if not plan.tables:
+                return CandidateWeights(self._layers(plan))
+            layers = self.bench.session.once(("layers", self.key), lambda: list(self._layers(plan)))
+            return CandidateWeights(layers, table=table)
 
         yield copy.hold_weights((self.key, serving, table), weights)
+
+    def _layers(self, plan: Plan) -> Iterable[tuple[TensorPlan, QuantizedMatrix]]:
+        session = self.bench.session
+        calibration = Calibration(self.bench.profile, self.bench.profiled, session.options)
+        return quantize_layers(session.original, plan, calibration)
 
 
 def candidate(bench: Bench, name: str, options: WeightOptions) -> Candidate:
