@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laaciq.commands.gateway import gateway
     from laaciq.commands.generate import generate
     from laaciq.commands.imatrix import imatrix
+    from laaciq.commands.intervene import intervene
     from laaciq.commands.mixture import mixture
     from laaciq.commands.plan import plan
     from laaciq.commands.profile import profile
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from laaciq.commands.rating_sheet import rating_sheet
     from laaciq.commands.ratings import ratings
     from laaciq.commands.run import run
+    from laaciq.commands.run_lab import run_lab
     from laaciq.commands.screen import screen
     from laaciq.commands.sensitivity import sensitivity
     from laaciq.commands.survey import survey
@@ -52,6 +54,7 @@ __all__ = [
     "gateway",
     "generate",
     "imatrix",
+    "intervene",
     "mixture",
     "plan",
     "profile",
@@ -62,6 +65,7 @@ __all__ = [
     "read_texts",
     "reference",
     "run",
+    "run_lab",
     "screen",
     "sensitivity",
     "survey",

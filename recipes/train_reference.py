@@ -16,6 +16,7 @@ import math
 import os
 import time
 import tomllib
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def bits_per_byte(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, p
 def language_table(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    languages: list[Language],
+    languages: Sequence[Language],
     documents: Documents,
     exposure: np.ndarray,
     heldout: Path | None,
@@ -210,7 +211,7 @@ def read_languages(texts: Path, recipe: dict) -> list[LanguageText]:
 
 def train_and_save(
     recipe: dict,
-    languages: list[Language],
+    languages: Sequence[Language],
     tokenizer: PreTrainedTokenizerFast,
     documents: Documents,
     *,

@@ -18,6 +18,8 @@ from laaciq.cli import (
     export,
     gateway,
     imatrix,
+    intervene,
+    lab,
     lm_eval,
     mixture,
     plan,
@@ -49,13 +51,14 @@ _GROUPS = {
     "Inspect": (profile.profile, profile.screen, profile.survey, texts.texts, quantize.methods, compare.backends),
     "Study": (
         *(compare.compare, sensitivity.sensitivity, sweep.sweep, gateway.gateway, mixture.mixture),
-        *(clipping.clipping, ratings.rating_sheet, ratings.ratings),
+        *(intervene.intervene, clipping.clipping, ratings.rating_sheet, ratings.ratings),
     ),
     "Interoperate": (export.export, imatrix.imatrix, lm_eval.tasks, task_results.task_results),
 }
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         app.command(rich_help_panel=_group)(_command)
+app.add_typer(lab.app, name="lab", rich_help_panel="Study")
 app.command("lm-eval", context_settings=lm_eval.PASSED_ON, rich_help_panel="Interoperate")(lm_eval.lm_eval)
 
 

@@ -33,12 +33,13 @@ _GIVEN_BY = {"COMMANDLINE", "DEFAULT_MAP"}
 _PANELS = {
     "Model and texts": (
         *("model", "checkpoint", "against", "original", "quantized", "texts", "languages", "passages", "exposure"),
-        *("key", "pairs"),
+        *("claims", "quick", "key", "pairs"),
     ),
     "Method": (
         *("method", "methods", "plan", "bits", "group_size", "symmetric", "keep", "keep_by", "protect", "protect_bits"),
         *("outlier_bits", "outlier_kurtosis", "outlier_by", "attention_bits", "embedding_bits", "rank", "tune"),
         *("separate", "allow_left_alone", "format", "runtime", "fold"),
+        *("do", "kurtosis", "blocks", "rates", "to_bits"),
     ),
     "Budget": ("budget", "budget_for", "objective", "language_weight", "effort", "table_overhead"),
     "Calibration": (

@@ -14,6 +14,7 @@ from laaciq.options.interoperation import (
     TaskResultsOptions,
     TasksOptions,
 )
+from laaciq.options.interventions import InterveneOptions
 from laaciq.options.main import (
     CardOptions,
     CheckOptions,
@@ -26,7 +27,7 @@ from laaciq.options.main import (
     RunOptions,
 )
 from laaciq.options.methods import METHODS, Method, find_method
-from laaciq.options.studies import GatewayOptions, MixtureOptions, SensitivityOptions, SweepOptions
+from laaciq.options.studies import GatewayOptions, LabOptions, MixtureOptions, SensitivityOptions, SweepOptions
 from laaciq.options.values import (
     BITS,
     BUILTIN,
@@ -37,6 +38,7 @@ from laaciq.options.values import (
     REFERENCE,
     USUAL_BITS,
     Bits,
+    Cause,
     Clip,
     Effort,
     GroupSize,
@@ -62,6 +64,7 @@ __all__ = [
     "BenchOptions",
     "Bits",
     "CardOptions",
+    "Cause",
     "CheckOptions",
     "Clip",
     "CompareOptions",
@@ -72,7 +75,9 @@ __all__ = [
     "GridOptions",
     "GroupSize",
     "ImatrixOptions",
+    "InterveneOptions",
     "KeptPercent",
+    "LabOptions",
     "MeasureOptions",
     "Method",
     "MixtureOptions",
@@ -124,6 +129,8 @@ VERBS: dict[str, type[Options]] = {
         SweepOptions,
         GatewayOptions,
         MixtureOptions,
+        InterveneOptions,
+        LabOptions,
         TasksOptions,
         TaskResultsOptions,
     )

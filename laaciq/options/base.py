@@ -47,11 +47,13 @@ class Only:
 class Options(StrictModel, allow_inf_nan=False):
     """Strict: an unknown name is an error that names the nearest known one, and so is a given option without effect.
 
-    `verb` is the command, `positional` its arguments in order. `shares_work` is True if workers can take part, `bounds_memory` if blocks can be
-    offloaded at every stage. `conditions` say which options have no effect beside which others; those of base classes hold too.
+    `verb` is the function in Python, `typed` the command if it has another name, `positional` its arguments in order. `shares_work` is True if
+    workers can take part, `bounds_memory` if blocks can be offloaded at every stage. `conditions` say which options have no effect beside which
+    others; those of base classes hold too.
     """
 
     verb: ClassVar[str] = ""
+    typed: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ()
     shares_work: ClassVar[bool] = False
     bounds_memory: ClassVar[bool] = False
@@ -98,7 +100,7 @@ class Options(StrictModel, allow_inf_nan=False):
         fields = type(self).model_fields
         changed = [name for name in fields if getattr(self, name) != fields[name].default]
         arguments = [word for name in self.positional if name in changed for word in _texts(getattr(self, name))]
-        words = ["laaciq", self.verb.replace("_", "-"), *arguments]
+        words = ["laaciq", *(self.typed or self.verb.replace("_", "-")).split(), *arguments]
         for name in changed:
             if name not in self.positional:
                 words += _words(name, fields[name], getattr(self, name))

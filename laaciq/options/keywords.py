@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from laaciq.options.values import Effort, ExportRuntime, Objective, Runtime, SensitivityPart
+from laaciq.options.values import Cause, Effort, ExportRuntime, Objective, Runtime, SensitivityPart
 
 if TYPE_CHECKING:
     from laaciq.engine.progress import Progress
@@ -163,6 +163,21 @@ class MixtureKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _Gri
     rounds: int
     calibration_passages: Sequence[int]
     leave_out: Sequence[str] | None
+
+
+class InterveneKeywords(_SessionKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
+    passages: int | None
+    do: Cause
+    kurtosis: Sequence[float]
+    blocks: Sequence[int] | None
+    rates: Sequence[float]
+    to_bits: int
+
+
+class LabKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
+    passages: int | None
+    claims: Sequence[str] | None
+    quick: bool
 
 
 class ProfileKeywords(_SessionKeywords, _ReadKeywords, total=False):

@@ -1,15 +1,24 @@
-"""Options of the studies: sensitivity, sweep, gateway, mixture."""
+"""Options of the studies: sensitivity, sweep, gateway, mixture, lab."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, field_validator
 
 from laaciq.errors import BadOption
-from laaciq.options.groups import GridOptions, LeftAloneOptions, MeasuredModelOptions, PassageOptions, ScaleOptions
+from laaciq.options.groups import (
+    GridOptions,
+    LeftAloneOptions,
+    MeasuredModelOptions,
+    MeasureOptions,
+    PassageOptions,
+    ScaleOptions,
+    TextOptions,
+)
 from laaciq.options.methods import METHODS, find_method
-from laaciq.options.values import USUAL_BITS, Bits, Languages, SensitivityPart
+from laaciq.options.values import USUAL_BITS, Bits, Languages, SensitivityPart, Source
 
 
 class SensitivityOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredModelOptions):
@@ -104,3 +113,41 @@ class MixtureOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredMode
         if wrong := [number for number in passages if number < 1]:
             raise BadOption(f"--calibration-passages {wrong[0]} is too few: give 1 or more")
         return passages
+
+
+class LabOptions(PassageOptions, LeftAloneOptions, MeasureOptions, TextOptions):
+    """Options of `laaciq lab run`."""
+
+    verb: ClassVar[str] = "run_lab"
+    typed: ClassVar[str] = "lab run"
+    positional: ClassVar[tuple[str, ...]] = ("models",)
+    shares_work: ClassVar[bool] = True
+
+    models: tuple[Source, ...] = Field(
+        min_length=1,
+        description="Models: folders or names on the hub; 'reference' is the embedded model, 'NAME+outliers' one with planted outliers. "
+        "A .json file holds figures of training variants, which recipes/measure_variants.py wrote.",
+    )
+    claims: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Test only these claims, for example 'effective-kurtosis'; 'laaciq lab list' names them. Default: all claims.",
+    )
+    quick: bool = Field(
+        default=False,
+        description="Measure less text, and a sample of the sets of blocks: a first answer, with wider intervals.",
+    )
+
+    def measuring(self) -> MeasureOptions:
+        """The part of the options that decides a measurement."""
+        return self.group(MeasureOptions)
+
+    def folder_words(self) -> tuple[list[str], frozenset[str]]:
+        return ["lab", *(["quick"] if self.quick else [])], frozenset({"quick"})
+
+    @property
+    def _subject(self) -> str:
+        return "+".join(Path(model).name for model in self.models)
+
+    def _named_in_full(self) -> set[str]:
+        return {"models"} if self._subject == "+".join(self.models) else set()

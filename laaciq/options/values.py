@@ -38,6 +38,8 @@ Runtime = Literal["laaciq", "vllm", "vllm-cpu", "llama.cpp"]
 ExportRuntime = Literal["vllm", "vllm-cpu", "llama.cpp"]
 # Which part of the texts is measured.
 SensitivityPart = Literal["calibration", "test"]
+# What an intervention sets.
+Cause = Literal["kurtosis", "tokens", "bits", "pruning"]
 # Formats that `laaciq export` writes.
 ExportFormatName = Literal["compressed-tensors", "gptq", "gguf"]
 

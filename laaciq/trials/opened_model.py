@@ -105,9 +105,15 @@ class OpenedModel:
         """
         other = replace(self, split=split)
         other.__dict__["original"], other.__dict__["dtype"] = self.original, self.dtype
+        other.__dict__["fingerprint"] = self.fingerprint
         other.__dict__["store"] = self.store if within is None else SubStore(self.store, within)
         other._copies, other._made, other._reserved = self._copies, self._made, self._reserved
         return other
+
+    def keeping_in(self, store: Store, prefix: str) -> Self:
+        """This session, with its results in a part of a store that several sessions share. Before anything is computed."""
+        self.__dict__["store"] = SubStore(store, prefix)
+        return self
 
     def __enter__(self) -> Self:
         """The folder for results is opened at once: if it cannot be used, that is known before any work."""
@@ -163,6 +169,11 @@ class OpenedModel:
         return {**versions(), "device": device_kind(self.place), "dtype": self.dtype.removeprefix("torch.")}
 
     @cached_property
+    def fingerprint(self) -> str:
+        """Of the model's files, read once: a key is made for every language of every candidate."""
+        return self.folder.fingerprint
+
+    @cached_property
     def costs(self) -> CostModel:
         return CostModel.of(self.folder, self.options, self.place, self.limits)
 
@@ -212,7 +223,7 @@ class OpenedModel:
 
     def profile_key(self, texts: Texts) -> str:
         return key_of(
-            "profile", self.computed_with, self.folder.fingerprint, texts.fingerprint, self.options.model_dump(),
+            "profile", self.computed_with, self.fingerprint, texts.fingerprint, self.options.model_dump(),
             OUTLIER_KURTOSIS,
         )  # fmt: skip
 
@@ -221,7 +232,7 @@ class OpenedModel:
     def key(self, passages: Passages, *parts: object) -> str:
         """The key of a result in one language: the model, the passages, how they are scored, and everything else that decides it."""
         scored = (passages.texts, passages.documents, self.options.model_dump(), self.computed_with)
-        return key_of(self.folder.fingerprint, scored, *parts)
+        return key_of(self.fingerprint, scored, *parts)
 
     def copy(self, number: int = 0) -> QuantizedCopy:
         while len(self._copies) <= number:
@@ -248,6 +259,6 @@ class OpenedModel:
         if calibration is None or not rounds_with_text(plan):
             return None
         texts = calibration.texts.select(plan.languages)
-        read = (self.folder.fingerprint, texts.fingerprint, self.options.model_dump(), self.computed_with)
+        read = (self.fingerprint, texts.fingerprint, self.options.model_dump(), self.computed_with)
         decided = plan.model_dump(exclude={"tuned", "predicted", "size"})
         return RoundedBlocks(self.store, key_of("rounded", read, decided))

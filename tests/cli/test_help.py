@@ -9,7 +9,13 @@ from typer.testing import CliRunner
 from laaciq.cli import app
 from laaciq.cli.options import PANEL_OF
 
-COMMANDS = typer.main.get_command(app).commands
+_ALL = typer.main.get_command(app).commands
+# Commands of a group by both words.
+COMMANDS = {name: command for name, command in _ALL.items() if not hasattr(command, "commands")} | {
+    f"{name} {word}": command
+    for name, group in _ALL.items()
+    for word, command in getattr(group, "commands", {}).items()
+}
 # All its arguments are those of lm-eval.
 OURS = [name for name in COMMANDS if name != "lm-eval"]
 PANELS = ["Model and texts", "Method", "Budget", "Calibration", "Measuring", "Output"]
@@ -55,7 +61,18 @@ def test_every_option_says_its_default(name):
 
 
 def test_options_that_measuring_commands_share_mean_the_same():
-    measuring = ["run", "evaluate", "compare", "sensitivity", "sweep", "gateway", "mixture", "profile"]
+    measuring = [
+        "run",
+        "evaluate",
+        "compare",
+        "sensitivity",
+        "sweep",
+        "gateway",
+        "mixture",
+        "intervene",
+        "profile",
+        "lab run",
+    ]
     for name in ("out", "as_json", "device", "overwrite", "config"):
         helps = {option.help for command in measuring for option in options_of(command) if option.name == name}
         assert len(helps) == 1, name

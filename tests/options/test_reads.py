@@ -21,6 +21,8 @@ NEEDS = {
     "outlier_by": {"outlier_bits": 8},
     "language_weight": {"objective": "mean"},
     "prompts": {"generate": True},
+    "rates": {"do": "tokens"},
+    "to_bits": {"do": "bits"},
 }
 # Options that say which text is read and how; without text they have an effect on a measurement alone.
 CALIBRATING = {"calibration_languages", "hold_out", "draws"}

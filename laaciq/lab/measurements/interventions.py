@@ -1,0 +1,159 @@
+"""Losses under interventions: κ set at the same function, the same text in more tokens, other bits in some blocks, pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from laaciq.errors import BadOption
+from laaciq.lab.evidence import ProfileTable, profile_table
+from laaciq.lab.findings import NotApplicable
+from laaciq.lab.measurements.bench import Bench, Measurement
+from laaciq.options import GridOptions
+from laaciq.studies.intervened import Pruned, Rescaled, rounded, rounded_plan, with_bits
+from laaciq.studies.intervention import MOST_STEPS, equal_share
+from laaciq.studies.rescaling import Rescalable
+from laaciq.studies.segmentation import split_session
+from laaciq.studies.texts import shortened
+from laaciq.trials.estimate import StageCost
+from laaciq.trials.losses import Losses
+from laaciq.trials.session import Session
+
+# As in BLOOM, whose largest is 164.
+PLANTED_KURTOSIS = 150.0
+# BLOOM's outlier layers, of 24.
+_BLOOM, _BLOOM_LAYERS = (5, 21, 22), 24
+# Probability that a token is split.
+SPLIT_RATE = 0.3
+# Validation text on which pruning is made as lossy as quantization: passages per language, and tokens of each.
+_PASSAGES, _TOKENS = 4, 32
+
+
+def outlier_places(blocks: int) -> list[int]:
+    """The blocks at the depth of BLOOM's outlier layers."""
+    return sorted({place * blocks // _BLOOM_LAYERS for place in _BLOOM})
+
+
+def use_by_block(fractions: np.ndarray) -> np.ndarray:
+    """How differently languages use each block: the standard deviation of ā_l over languages."""
+    return fractions.std(axis=0, ddof=1)
+
+
+def _planted_places(bench: Bench) -> list[int]:
+    return outlier_places(len(bench.table.kurtosis))
+
+
+def _most_alike(bench: Bench) -> list[int]:
+    return [int(use_by_block(bench.table.fractions).argmin())]
+
+
+def _most_unlike(bench: Bench) -> list[int]:
+    return [int(use_by_block(bench.table.fractions).argmax())]
+
+
+def _rescaled(
+    bench: Bench, name: str, bits: int, blocks: Callable[[Bench], Sequence[int]], kurtosis: float | None
+) -> Losses:
+    """Blocks of this κ, or of the smallest possible; then all rounded to nearest."""
+    model = bench.session.original
+    try:
+        rescalable, chosen = Rescalable(model), list(blocks(bench))
+        powers = (
+            rescalable.equalised(chosen) if kurtosis is None else rescalable.powers(dict.fromkeys(chosen, kurtosis))
+        )
+        rescalable.drift(powers)
+    except BadOption as refusal:
+        raise NotApplicable(str(refusal), "a model whose norms are read by linear layers alone") from refusal
+    plan = rounded_plan(model, GridOptions(bits=bits))
+    return bench.losses(Rescaled(f"lab/{name}", tuple(powers.items()), plan))
+
+
+def _all_blocks(bench: Bench) -> list[int]:
+    return list(Rescalable(bench.session.original).blocks)
+
+
+def _kurtosis(
+    name: str, describes: str, bits: int, blocks: Callable[[Bench], Sequence[int]], kurtosis: float | None
+) -> Measurement:
+    return Measurement(
+        name,
+        f"losses at {bits} bits: {describes}",
+        partial(_rescaled, name=name, bits=bits, blocks=blocks, kurtosis=kurtosis),
+    )
+
+
+def _with_bits(bench: Bench, name: str, places: Callable[[int], Sequence[int]]) -> Losses:
+    """4 bits, and 8 in some blocks."""
+    model = bench.session.original
+    chosen = set(places(len(model.anatomy.block_names)))
+    tensors = [linear.name for linear in model.anatomy.linears if linear.block in chosen]
+    return bench.losses(rounded(f"lab/{name}", with_bits(rounded_plan(model, GridOptions()), tensors, 8)))
+
+
+def ends(blocks: int) -> list[int]:
+    return [0, blocks - 1]
+
+
+def middle(blocks: int) -> list[int]:
+    """Two blocks as far as possible from the ends."""
+    return [(blocks - 1) // 2, blocks // 2] if blocks % 2 == 0 else [blocks // 2 - 1, blocks // 2]
+
+
+def _split(bench: Bench) -> Session:
+    try:
+        return split_session(bench.session, SPLIT_RATE)
+    except BadOption as refusal:
+        raise NotApplicable(str(refusal), "a model with byte-pair encoding or unigrams") from refusal
+
+
+def _split_losses(bench: Bench) -> Losses:
+    """Of the languages that are served in usual tokens, on the same passages."""
+    candidate = rounded("lab/split", rounded_plan(bench.session.original, GridOptions()))
+    measured = _split(bench).losses(candidate, bench.test)
+    return Losses.measured(measured, parallel=bench.test.parallel, seed=bench.session.options.seed)
+
+
+def _split_profile(bench: Bench) -> ProfileTable:
+    return profile_table(_split(bench).profile(bench.profiled), bench.served, bench.exposure)
+
+
+def _pruned(bench: Bench) -> Losses:
+    session = bench.session
+    validation = session.split.validation.select(bench.served)
+    texts = shortened(session.original, validation, passages=_PASSAGES, tokens=_TOKENS)
+    baseline = rounded("lab/rounded", rounded_plan(session.original, GridOptions()))
+    share = equal_share(session, texts, baseline, part="validation")
+    return bench.losses(Pruned("lab/pruned", share))
+
+
+def _pruning_cost(bench: Bench) -> StageCost:
+    """At most, with the steps that find the share."""
+    test = bench.losses_cost()
+    validation = bench.session.split.validation.spread(_PASSAGES)
+    step = bench.session.costs.measuring(validation).seconds / 2
+    return replace(test, seconds=test.seconds + (2 + MOST_STEPS) * step)
+
+
+def _split_cost(bench: Bench) -> StageCost:
+    """The original reads the split text too, which is about half as long again."""
+    once = bench.losses_cost()
+    return replace(once, seconds=3 * once.seconds)
+
+
+INTERVENTIONS = (
+    _kurtosis("equalised-4", "κ of every block as small as the same function allows", 4, _all_blocks, None),
+    _kurtosis("planted-4", "κ = 150 in three blocks at the depth of BLOOM's", 4, _planted_places, PLANTED_KURTOSIS),
+    _kurtosis("planted-8", "κ = 150 in three blocks at the depth of BLOOM's", 8, _planted_places, PLANTED_KURTOSIS),
+    _kurtosis("planted-alike", "κ = 150 in the block that languages use most alike", 4, _most_alike, PLANTED_KURTOSIS),
+    _kurtosis("planted-unlike", "κ = 150 in the block that they use most unlike", 4, _most_unlike, PLANTED_KURTOSIS),
+    Measurement("ends-8", "losses: 4 bits, first and last block at 8", partial(_with_bits, name="ends-8", places=ends)),
+    Measurement(
+        "middle-8", "losses: 4 bits, two middle blocks at 8", partial(_with_bits, name="middle-8", places=middle)
+    ),
+    Measurement("split-tokens", "losses at 4 bits: the same text in more tokens", _split_losses, _split_cost),
+    Measurement("split-profile", "the profile on the same text in more tokens", _split_profile, Bench.profile_cost),
+    Measurement("pruned", "losses: pruned by magnitude, as lossy as 4 bits on average", _pruned, _pruning_cost),
+)

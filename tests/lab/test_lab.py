@@ -1,0 +1,63 @@
+"""`laaciq lab run` from measurements to the report, on tiny models."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import laaciq
+from laaciq.cli import app
+from laaciq.errors import BadOption
+from laaciq.lab.claims import CLAIMS
+from laaciq.lab.measurements import MEASUREMENTS
+from tests.tiny import save_tiny
+
+FEW = {"passages": 3, "languages": ["eng", "swa", "hin"], "served_bound": 99.0}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    # Six blocks, the fewest that sets of three blocks are tried on; and two, for which they do not apply.
+    save_tiny("llama", folder / "one", num_hidden_layers=6)
+    save_tiny("gpt2", folder / "two")
+    return [folder / "one", folder / "two"]
+
+
+def test_every_claim_needs_measurements_that_exist_and_every_measurement_is_needed():
+    needed = {name for claim in CLAIMS.values() for name in claim.needs}
+    assert needed <= MEASUREMENTS.keys()
+    assert MEASUREMENTS.keys() <= needed
+    for claim in CLAIMS.values():
+        assert claim.words and claim.place and claim.rule.endswith((".", ".)"))
+
+
+def test_list_prints_every_claim_and_what_no_data_reach():
+    listed = json.loads(CliRunner().invoke(app, ["lab", "list", "--json"]).stdout)
+    assert [claim["name"] for claim in listed["claims"]] == list(CLAIMS)
+    assert any("−0.998" in figure["figure"] for figure in listed["unverifiable"])
+    shown = CliRunner().invoke(app, ["lab", "list"], env={"COLUMNS": "200"}).stdout
+    assert all(name in shown for name in CLAIMS)
+
+
+def test_two_models_are_judged_and_a_second_run_measures_nothing(models, tmp_path, monkeypatch):
+    out = tmp_path / "lab"
+    result = laaciq.run_lab(models, quick=True, out=out, **FEW)
+    assert result.models == ["one", "two"]
+    assert {row.name for row in result.rows} == set(CLAIMS)
+    for row in result.rows:
+        assert set(row.decisions) == {"one", "two"}
+        for decision in row.decisions.values():
+            # Three languages decide nothing; what is in the weights is known exactly.
+            exact = decision.finding is not None and decision.finding.standard_error == 0
+            assert exact or decision.verdict in ("undecided", "not applicable"), row.name
+    unlike = {name: result["gateway-necessary"].decisions[name].verdict for name in result.models}
+    assert unlike == {"one": "undecided", "two": "not applicable"}
+    assert "one" in (out / "report.md").read_text() and "<svg" in (out / "report.html").read_text()
+    monkeypatch.setattr("laaciq.trials.tasks.CandidateLosses.run", lambda *_: pytest.fail("measured again"))
+    assert laaciq.run_lab(models, quick=True, out=out, **FEW) == result
+
+
+def test_an_unknown_claim_is_refused_with_the_nearest_name():
+    with pytest.raises(BadOption, match="did you mean 'effective-kurtosis'"):
+        laaciq.run_lab(["reference"], claims=["effective-kurtosi"])
