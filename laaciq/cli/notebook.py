@@ -18,6 +18,7 @@ TABLES = {
     "Comparison": "laaciq.cli.compare:compare_table",
     "Evaluation": "laaciq.cli.tables:evaluation_table",
     "Gateway": "laaciq.cli.gateway:gateway_table",
+    "Intervention": "laaciq.cli.intervene:intervention_table",
     "LabResult": "laaciq.cli.lab:lab_table",
     "MixtureStudy": "laaciq.cli.mixture:mixture_table",
     "Profile": "laaciq.cli.profile:profile_tables",

@@ -226,14 +226,15 @@ def equal_share(session: Session, texts: Texts, quantized: Candidate, *, part: s
 
     target = loss(quantized)
     low, high = _Tried(0.0, 0.0), _Tried(_MOST_SHARE, np.inf)
-    share = _FIRST_SHARE
+    share, tried = _FIRST_SHARE, []
     for _ in range(MOST_STEPS):
         found = _Tried(share, loss(pruned_to(share)))
+        tried.append(found)
         if abs(found.loss - target) <= EQUAL_LOSS * abs(target):
             break
         low, high = (low, found) if found.loss > target else (found, high)
         share = _between(low, high, target)
-    return share
+    return min(tried, key=lambda one: abs(one.loss - target)).share
 
 
 class _Tried(NamedTuple):

@@ -17,6 +17,8 @@ from laaciq.models import LanguageModel
 from laaciq.trials.session import Session
 
 _PROBE = "The first rain fell on 12 March."
+# How a text is tokenized that is to be scored.
+_SCORED = {"add_special_tokens": False, "return_offsets_mapping": True}
 
 
 class SplitTokens:
@@ -77,16 +79,15 @@ class _Encoding(BatchEncoding):
 
 def split_tokens(model: LanguageModel, rate: float, *, seed: int, texts: Iterable[str] = (_PROBE,)) -> LanguageModel:
     """The model with a tokenizer that splits tokens. Raises an error if that would change the texts."""
-    tokenizer = SplitTokens(model.tokenizer, rate, seed)
-    whole = SplitTokens(model.tokenizer, 1.0, seed)
-    for text in texts:
-        plain = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["input_ids"]
-        parts = whole(text, add_special_tokens=False, return_offsets_mapping=True)["input_ids"]
-        if len(parts) == len(plain) or model.tokenizer.decode(parts) != model.tokenizer.decode(plain):
-            raise BadOption(
-                f"the tokenizer of {model.folder.name} has no shorter tokens that spell the same text: do(T) needs a model with "
-                "byte-pair encoding or unigrams"
-            )
+    tokenizer, whole = SplitTokens(model.tokenizer, rate, seed), SplitTokens(model.tokenizer, 1.0, seed)
+    pairs = [[t(text, **_SCORED)["input_ids"] for t in (model.tokenizer, whole)] for text in texts]
+    same_text = all(model.tokenizer.decode(plain) == model.tokenizer.decode(parts) for plain, parts in pairs)
+    # Not in every language: rare ones may be in single bytes already.
+    if not same_text or all(len(plain) == len(parts) for plain, parts in pairs):
+        raise BadOption(
+            f"the tokenizer of {model.folder.name} has no shorter tokens that spell the same text: do(T) needs a model with "
+            "byte-pair encoding or unigrams"
+        )
     return replace(model, tokenizer=tokenizer)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from laaciq.engine.input_files import Refusal
 from laaciq.engine.json_input import read_record
@@ -19,10 +19,11 @@ from laaciq.options import WeightOptions
 from laaciq.planning.rules import make_plans
 from laaciq.profiling.results import Profile
 from laaciq.stats.estimate import Estimate
-from laaciq.strict import StrictModel
+from laaciq.strict import LanguageCode, StrictModel
 from laaciq.trials.candidate import TextFreePlan
 from laaciq.trials.session import Session
 
+_Share = Annotated[float, Field(ge=0, le=1)]
 _MEASURE_AGAIN = Refusal(BadOption, "make the file again with recipes/measure_variants.py")
 
 
@@ -32,7 +33,7 @@ class VariantLosses(StrictModel):
     """
 
     bits: int
-    degradation: dict[str, Estimate | None]
+    degradation: dict[LanguageCode, Estimate | None]
     mean: float | None
     disparity: Disparity | None
     not_served: list[str]
@@ -51,23 +52,41 @@ class Variant(StrictModel):
     tokens_seen: int
     computed_with: dict[str, str]
     texts: str
-    kurtosis: list[float]
+    kurtosis: list[float] = Field(min_length=1)
     outlier_blocks: list[int]
-    bits_per_byte: dict[str, float]
-    exposure: dict[str, int]
-    fractions: dict[str, list[float]]
-    effective_kurtosis: dict[str, float]
-    outlier_fraction: dict[str, float]
-    imbalance: dict[str, float]
-    sink_share: dict[str, float]
+    bits_per_byte: dict[LanguageCode, float]
+    exposure: dict[LanguageCode, Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    fractions: dict[LanguageCode, list[_Share]]
+    effective_kurtosis: dict[LanguageCode, float]
+    outlier_fraction: dict[LanguageCode, _Share]
+    imbalance: dict[LanguageCode, float]
+    sink_share: dict[LanguageCode, _Share]
     losses: list[VariantLosses]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for by_language in (
+            self.fractions,
+            self.effective_kurtosis,
+            self.outlier_fraction,
+            self.imbalance,
+            self.sink_share,
+        ):
+            if by_language.keys() != self.exposure.keys():
+                raise ValueError(f"{self.name} has figures of other languages than it was trained on")
+        if any(len(fractions) != len(self.kurtosis) for fractions in self.fractions.values()):
+            raise ValueError(f"{self.name} has activation fractions of other blocks than it has")
+        if any(not 0 <= block < len(self.kurtosis) for block in self.outlier_blocks):
+            raise ValueError(f"{self.name} has outlier blocks that it has not")
+        return self
 
     @property
     def max_kurtosis(self) -> float:
         return max(self.kurtosis)
 
-    def at(self, bits: int) -> VariantLosses:
-        return next(losses for losses in self.losses if losses.bits == bits)
+    def at(self, bits: int) -> VariantLosses | None:
+        """None if it was not measured at so many bits."""
+        return next((losses for losses in self.losses if losses.bits == bits), None)
 
 
 class Variants(StrictModel):

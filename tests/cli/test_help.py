@@ -61,7 +61,18 @@ def test_every_option_says_its_default(name):
 
 
 def test_options_that_measuring_commands_share_mean_the_same():
-    measuring = ["run", "evaluate", "compare", "sensitivity", "sweep", "gateway", "mixture", "profile", "lab run"]
+    measuring = [
+        "run",
+        "evaluate",
+        "compare",
+        "sensitivity",
+        "sweep",
+        "gateway",
+        "mixture",
+        "intervene",
+        "profile",
+        "lab run",
+    ]
     for name in ("out", "as_json", "device", "overwrite", "config"):
         helps = {option.help for command in measuring for option in options_of(command) if option.name == name}
         assert len(helps) == 1, name

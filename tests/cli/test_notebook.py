@@ -12,6 +12,7 @@ RESULTS = {
     "Comparison": "laaciq.studies.comparison",
     "Evaluation": "laaciq.evaluation.results",
     "Gateway": "laaciq.studies.gateway",
+    "Intervention": "laaciq.studies.intervention",
     "LabResult": "laaciq.lab.verdicts",
     "MixtureStudy": "laaciq.studies.mixture_results",
     "Profile": "laaciq.profiling.results",

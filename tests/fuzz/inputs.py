@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.torch import load_file, save_file
 
 import laaciq
@@ -20,6 +21,7 @@ from laaciq.options import MeasureOptions
 from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
 from tests.fuzz.texts import write_records
+from tests.lab.simulated import CODES, variants
 from tests.tiny import save_tiny
 
 LANGUAGES = ("eng", "swa", "hin")
@@ -104,6 +106,7 @@ def make_inputs(folder: Path) -> Inputs:
             shutil.copyfile(model / file, folder / name / file)
     (folder / "recipe.yaml").write_text("bits: 3\nmethod: gptq\nlanguages: [eng, swa]\n")
     (folder / "options.json").write_text(json.dumps(_OPTIONS))
+    (folder / "variants.json").write_text(variants(np.random.default_rng(0), CODES[:9]).model_dump_json())
     (folder / "exposure.json").write_text(json.dumps({"eng": 1000, "swa": 20}))
     return Inputs(folder)
 

@@ -105,6 +105,7 @@ TARGETS: tuple[Target, ...] = (
         "recipe", "recipe.yaml", "", (change.no_file, change.not_utf8, text.recipe, text.recipe_value), uses.use_recipe
     ),
     Target("exposure", "exposure.json", "", _RECORD, lambda path, inputs: read_exposure(path)),
+    Target("variants", "variants.json", "", _RECORD, uses.use_variants),
     Target("options", "options.json", "", (*_SUBTLE, change.other_type), uses.use_options, remade=True),
     *(Target(f"{name} config", name, "config.json", _JSON, uses.use_model) for name in OTHER_KINDS),
     *(Target(f"{name} tokenizer", name, "tokenizer_config.json", _SUBTLE, uses.use_model) for name in OTHER_KINDS),

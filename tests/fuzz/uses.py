@@ -14,6 +14,9 @@ import laaciq
 from laaciq.cli import options as shared
 from laaciq.commands.bench import recorded_original
 from laaciq.errors import BadOption
+from laaciq.lab.claims import training
+from laaciq.lab.experiment import answers
+from laaciq.lab.measurements.variants import variants_evidence
 from laaciq.models import find_model, load, stream_tensors
 from laaciq.models.loading import skeleton
 from laaciq.options import VERBS, RunOptions
@@ -73,6 +76,11 @@ def use_profile(run: Path, inputs: Inputs) -> None:
     laaciq.screen(run)
     laaciq.survey([run])
     card(run, inputs)
+
+
+def use_variants(path: Path, inputs: Inputs) -> None:
+    """Read, and judged by every claim about training."""
+    answers(training.CLAIMS, variants_evidence("variants", str(path), training.CLAIMS))
 
 
 def use_marker(run: Path, inputs: Inputs) -> None:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from laaciq.errors import BadOption
 from laaciq.models import find_model, load
 from laaciq.options import GridOptions, InterveneOptions, MeasureOptions
 from laaciq.scoring.sequences import prepare
-from laaciq.studies.intervened import Rescaled, prune, rounded_plan
-from laaciq.studies.intervention import EQUAL_LOSS, intervene
+from laaciq.studies.intervened import Pruned, Rescaled, prune, rounded_plan
+from laaciq.studies.intervention import EQUAL_LOSS, MOST_STEPS, equal_share, intervene
 from laaciq.studies.rescaling import Rescalable
 from laaciq.studies.segmentation import split_tokens
 from laaciq.trials.quantized_copy import QuantizedCopy, copy_of
@@ -99,11 +100,30 @@ def test_bits_of_every_part(model, texts):
     assert result["block 0"].set_to == {"block 0": 8.0}
 
 
-def test_pruning_at_equal_loss(model, texts):
+def test_pruning_instead_of_quantization(model, texts):
     quantized, pruned = set_cause(model, texts, "pruning").levels
-    assert 0 < pruned.set_to["share"] < 1
-    # Validation text is test text here.
-    assert pruned.loss.value == pytest.approx(quantized.loss.value, rel=2 * EQUAL_LOSS)
+    assert quantized.set_to == {} and 0 < pruned.set_to["share"] < 1
+    assert pruned.loss_effect is not None
+
+
+@pytest.mark.parametrize("target", [0.1, 0.5, 4.0])
+def test_the_share_that_loses_as_much_as_quantization(texts, target):
+    """A random model loses nothing, so the loss is that of a model that loses ever more: e^(5·share) − 1 per token."""
+
+    class Losing:
+        tried = 0
+
+        def losses(self, candidate, texts, *, part):
+            self.tried += 1
+            loss = np.expm1(5 * candidate.share) if isinstance(candidate, Pruned) else target
+            return {
+                code: SimpleNamespace(served=True, loss=np.array([10 * loss]), tokens=[10]) for code in texts.languages
+            }
+
+    session = Losing()
+    share = equal_share(session, texts, object())
+    assert np.expm1(5 * share) == pytest.approx(target, rel=EQUAL_LOSS)
+    assert session.tried <= 1 + MOST_STEPS
 
 
 def test_the_smallest_weights_are_pruned():

@@ -20,8 +20,11 @@ IDENTIFIED = Claimed(
 
 
 def _loss(evidence: Evidence) -> Finding:
-    sides = evidence.losses("split-tokens"), evidence.losses("rtn-4")
-    return mean_loss_ratio(*sides, claim=LOSS, names=("more tokens", "usual tokens"))
+    split, usual = evidence.losses("split-tokens"), evidence.losses("rtn-4")
+    more = np.mean([a.sum() / b.sum() for a, b in zip(split.tokens, usual.only(split.codes).tokens, strict=True)])
+    found = mean_loss_ratio(split, usual, claim=LOSS, names=("more tokens", "usual tokens"))
+    note = f"The text has {more:.2f} times as many tokens: by text, not by token, the ratio is {more * found.estimate.value:.2f}."
+    return found.model_copy(update={"note": note})
 
 
 def _change(evidence: Evidence, quantity: str, claim: Claimed) -> Finding:
@@ -50,6 +53,9 @@ def _identified(evidence: Evidence) -> Finding:
     usual, split = evidence.losses("rtn-4"), evidence.losses("split-tokens").only(table.codes)
     require_languages(len(table.codes))
     doublings = np.log2([a.sum() / b.sum() for a, b in zip(split.tokens, usual.tokens, strict=True)])
+    # A language in single bytes has no shorter tokens.
+    if doublings.min() <= 0:
+        raise TooFew("a language has no shorter tokens", "texts in languages that the tokenizer was made for")
     slopes = (np.expm1(split.per_token) - degradation) / doublings
     fertility = np.log2(table.fertility)
     if np.ptp(fertility) == 0:

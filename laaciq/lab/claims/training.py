@@ -13,7 +13,7 @@ from laaciq.lab.findings import Bars, Finding, Points, TooFew
 from laaciq.lab.language_rules import correlation
 from laaciq.lab.rules import Claimed, from_error
 from laaciq.stats.estimate import Estimate
-from laaciq.studies.variants import Variant, Variants
+from laaciq.studies.variants import Variant, VariantLosses, Variants
 
 BITS = 4
 BASE, FLAT, STEEP = "base", "flat-exposure", "steep-exposure"
@@ -55,8 +55,15 @@ def pairs(evidence: Evidence, left: str, right: str) -> list[tuple[Variant, Vari
     return found
 
 
+def _losses(variant: Variant) -> VariantLosses:
+    found = variant.at(BITS)
+    if found is None:
+        raise TooFew(f"{variant.name} was not measured at {BITS} bits", "measure it again")
+    return found
+
+
 def disparity(variant: Variant) -> float:
-    found = variant.at(BITS).disparity
+    found = _losses(variant).disparity
     if found is None:
         raise TooFew(f"{variant.name} has no two languages that are served and did not collapse", "longer training")
     return found.plug_in.value
@@ -100,7 +107,7 @@ def _use(variant: Variant, code: str) -> float:
 
 
 def _degradation(variant: Variant, code: str) -> float:
-    found = variant.at(BITS).degradation.get(code)
+    found = _losses(variant).degradation.get(code)
     return float("nan") if found is None else found.value
 
 
