@@ -27,5 +27,5 @@ def test_export_says_what_it_did(tmp_path):
     assert "MB before" in shown
     assert "eng English" in shown
     result = json.loads(invoke(*words, *folding, "--overwrite", "--json").stdout)
-    assert [rule["broken_by"] for rules in result["runtimes"].values() for rule in rules] == [[]] * 8
+    assert {tuple(rule["broken_by"]) for rules in result["runtimes"].values() for rule in rules} == {()}
     assert len(result["after"]["languages"]) == 2
