@@ -23,4 +23,4 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def recipe_of(options: Options) -> str:
     """The given options, without defaults, as the text of a recipe file."""
     given = options.model_dump(mode="json", include=options.model_fields_set, exclude_none=True)
-    return f"# Read by: laaciq {options.typed or options.verb} --config {RECIPE}\n" + yaml_text(given)
+    return f"# Read by: laaciq {options.typed_verb()} --config {RECIPE}\n" + yaml_text(given)

@@ -90,6 +90,11 @@ class Options(StrictModel, allow_inf_nan=False):
         for kind in cls.__mro__:
             yield from vars(kind).get("conditions", ())
 
+    @classmethod
+    def typed_verb(cls) -> str:
+        """The verb as it is typed on the command line."""
+        return cls.typed or cls.verb.replace("_", "-")
+
     def group(self, kind: type[Group]) -> Group:
         """Only the options of one group."""
         return kind(**self.model_dump(include=set(kind.model_fields)))
@@ -100,7 +105,7 @@ class Options(StrictModel, allow_inf_nan=False):
         fields = type(self).model_fields
         changed = [name for name in fields if getattr(self, name) != fields[name].default]
         arguments = [word for name in self.positional if name in changed for word in _texts(getattr(self, name))]
-        words = ["laaciq", *(self.typed or self.verb.replace("_", "-")).split(), *arguments]
+        words = ["laaciq", *self.typed_verb().split(), *arguments]
         for name in changed:
             if name not in self.positional:
                 words += _words(name, fields[name], getattr(self, name))

@@ -128,7 +128,10 @@ def test_the_recipe_of_a_run_gives_the_same_options_again(tmp_path):
 def test_every_option_of_every_verb_can_stand_in_a_recipe(verb):
     from laaciq.cli import app
 
-    parameters = typer.main.get_command(app).commands[verb].params
+    command = typer.main.get_command(app)
+    for word in VERBS[verb].typed_verb().split():
+        command = command.commands[word]
+    parameters = command.params
     for name in VERBS[verb].model_fields:
         (key,) = defaults_of({name: True if _is_flag(parameters, name) else 1}, parameters)
         assert key == name
