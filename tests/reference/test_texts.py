@@ -16,7 +16,7 @@ TEXTS = read_texts()
 def test_enough_of_everything():
     parts = read_split()
     assert TEXTS.parallel
-    assert len(TEXTS.languages) >= 30
+    assert len(TEXTS.languages) >= 52
     assert set(reference.exposure()) | {"amh", "hau", "tel", "mya"} <= set(TEXTS.languages)
     assert len(parts.calibration["eng"]) + len(parts.validation["eng"]) >= 24
     assert len(parts.test["eng"]) >= 56
