@@ -24,8 +24,8 @@ class ProfileTable:
 
     `fractions` are ā_l(λ), (languages, blocks). `exposure` are tokens seen in training, `alignment` the mean cosine with English over blocks,
     `fertility` tokens over those of English (per byte, if texts are not parallel), `redundancy` the spectral one; NaN where they are not known.
-    `weights_kurtosis` is the mean over tensors of κ(w ⊙ a(λ)). `top_shares` are of all linear weights of the blocks: the share of magnitude
-    in the largest 0.01, 0.1, 1, 5 and 10 %, pooled over tensors by magnitude. `kurtosis_of` is by component.
+    `weights_kurtosis` is the mean over tensors of κ(w ⊙ a(λ)). `top_shares` are of linear layers of the blocks: the share of magnitude in the
+    largest 0.01, 0.1, 1, 5 and 10 %, averaged over layers by σ times the number of weights. `kurtosis_of` is by component.
     """
 
     codes: list[str]

@@ -9,8 +9,8 @@ LEVEL = 0.95
 TAIL = (1 - LEVEL) / 2
 
 
-class Estimate(StrictModel):
-    """A value and its 95 % interval, which always contains it."""
+class Estimate(StrictModel, ser_json_inf_nan="strings"):
+    """A value and its 95 % interval, which always contains it. The end of a ratio may be infinite, in JSON "Infinity"."""
 
     value: float
     low: float

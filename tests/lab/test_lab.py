@@ -10,6 +10,7 @@ from laaciq.cli import app
 from laaciq.errors import BadOption
 from laaciq.lab.claims import CLAIMS
 from laaciq.lab.measurements import MEASUREMENTS
+from laaciq.lab.verdicts import LabResult
 from tests.tiny import save_tiny
 
 FEW = {"passages": 3, "languages": ["eng", "swa", "hin"], "served_bound": 99.0}
@@ -54,6 +55,7 @@ def test_two_models_are_judged_and_a_second_run_measures_nothing(models, tmp_pat
     unlike = {name: result["gateway-necessary"].decisions[name].verdict for name in result.models}
     assert unlike == {"one": "undecided", "two": "not applicable"}
     assert "one" in (out / "report.md").read_text() and "<svg" in (out / "report.html").read_text()
+    assert LabResult.model_validate_json((out / "lab.json").read_text()) == result
     monkeypatch.setattr("laaciq.trials.tasks.CandidateLosses.run", lambda *_: pytest.fail("measured again"))
     assert laaciq.run_lab(models, quick=True, out=out, **FEW) == result
 

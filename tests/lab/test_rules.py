@@ -223,6 +223,7 @@ def test_an_interval_implies_its_p():
         Estimate(value=0.5, low=0.0, high=np.inf), claim=claim(1.0, "below", 0.5), languages=32, scale="log"
     )
     assert open_end.p == 1 and open_end.standard_error is None
+    assert Finding.model_validate_json(open_end.model_dump_json()) == open_end
 
 
 def test_draws_and_exact_values():

@@ -38,7 +38,7 @@ CLAIMS = (
         "DENSE: all models have diffuse outliers. 0.01 % preservation captures only 0.1–0.6 % of magnitude.",
         _PLACE,
         ("profile",),
-        "The top 0.01 % of linear weights hold less than 1 % of the magnitude.",
+        "The top 0.01 % of the weights of a linear layer hold less than 1 % of its magnitude, averaged over layers by magnitude.",
         lambda evidence: _top(evidence, "0.01", DENSE),
     ),
     Claim(
@@ -46,7 +46,7 @@ CLAIMS = (
         "5–10 % preservation is meaningful: it captures 30–45 % of magnitude.",
         _PLACE,
         ("profile",),
-        "The top 5 % of linear weights hold more than 30 % of the magnitude.",
+        "The top 5 % of the weights of a linear layer hold more than 30 % of its magnitude, averaged over layers by magnitude.",
         lambda evidence: _top(evidence, "5", FIVE_PERCENT),
     ),
     Claim(
@@ -54,7 +54,7 @@ CLAIMS = (
         "Top 10 % magnitude: 27.28 to 45.19 %.",
         _PLACE,
         ("profile",),
-        "The top 10 % of linear weights hold more than 27 % of the magnitude.",
+        "The top 10 % of the weights of a linear layer hold more than 27 % of its magnitude, averaged over layers by magnitude.",
         lambda evidence: _top(evidence, "10", TEN_PERCENT),
     ),
     Claim(

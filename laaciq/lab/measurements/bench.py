@@ -17,7 +17,7 @@ from laaciq.trials.losses import Losses
 from laaciq.trials.session import Session
 
 # With --quick: passages per language and tokens of each, for losses and for sets of blocks; and calibration passages to profile.
-QUICK_PASSAGES, QUICK_TOKENS = 8, 40
+QUICK_PASSAGES, QUICK_TOKENS = 12, 48
 QUICK_SET_PASSAGES, SET_PASSAGES, SET_TOKENS = 4, 10, 32
 QUICK_PROFILED = 4
 
