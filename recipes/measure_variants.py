@@ -88,15 +88,11 @@ def gather(folders: list[Path], out: Path) -> None:
     figures = [Variant.model_validate_json((folder / FIGURES).read_text()) for folder in folders]
     out.write_text(Variants(variants=figures).model_dump_json())
     for variant in figures:
-        spread = {
-            losses.bits: losses.disparity.plug_in.value if losses.disparity else None for losses in variant.losses
-        }
-        mean = {losses.bits: losses.mean for losses in variant.losses}
-        print(
-            f"{variant.name}-{variant.seed}: max κ {variant.max_kurtosis:.2f}, "
-            f"bits per byte {sum(variant.bits_per_byte.values()) / len(variant.bits_per_byte):.3f}, "
-            + "; ".join(f"{bits} bits: mean D {mean[bits]}, disparity {spread[bits]}" for bits in mean)
-        )
+        needed = sum(variant.bits_per_byte.values()) / len(variant.bits_per_byte)
+        words = [f"max κ {variant.max_kurtosis:.2f}, {needed:.3f} bits per byte"]
+        words += [f"{x.bits} bits: mean D {x.mean:.3f}" for x in variant.losses if x.mean is not None]
+        words += [f"disparity {x.disparity.plug_in.value:.3f}" for x in variant.losses if x.disparity is not None]
+        print(f"{variant.name}-{variant.seed}: {', '.join(words)}")
 
 
 def main() -> None:

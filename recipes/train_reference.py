@@ -4,7 +4,7 @@
 
 `FOLDER` holds `<code>.txt` or `<code>.txt.xz`, one passage per line. Texts and training options are in
 `recipes/reference.toml`; `--set training.seed=1` (any key of that file) makes a variant. The out folder becomes a standard
-transformers checkpoint with `training.json` (options, log) and `languages.json` (exposure and bits per byte).
+transformers checkpoint with `training.json` (options, log), `languages.json` (exposure and bits per byte) and `exposure.json`.
 After an interruption the same command resumes from the last saved step. Needs torch, transformers, tokenizers and numpy only.
 """
 
@@ -246,6 +246,8 @@ def train_and_save(
         "log": log,
     }
     (out / "training.json").write_text(json.dumps(training, indent=1) + "\n")
+    seen = {row["language"]: row["exposure_tokens"] for row in table}
+    (out / "exposure.json").write_text(json.dumps(seen) + "\n")
     (out / "languages.json").write_text(json.dumps(table, indent=1) + "\n")
     state.unlink(missing_ok=True)
     return table

@@ -25,6 +25,7 @@ from laaciq.quantization.dequantized import load_dequantized
 from laaciq.report.profile_report import write_profile_report
 
 PROFILE = "profile.json"
+EXPOSURE = "exposure.json"
 _EXPOSURE = Refusal(BadOption, 'give a file with the tokens seen by language, such as {"eng": 1000}')
 
 
@@ -96,5 +97,9 @@ def read_exposure(source: Mapping[str, int] | str | Path) -> dict[str, int]:
 
 
 def known_exposure(folder: ModelFolder) -> dict[str, int] | None:
-    """Tokens by language that the reference model saw in training; None for another model."""
-    return reference.exposure() if folder.path == reference.path() else None
+    """Tokens seen in training by language: of the reference model, and of a model with `exposure.json`, which our recipes write beside it;
+    None for others.
+    """
+    if folder.path == reference.path():
+        return reference.exposure()
+    return read_exposure(folder.path / EXPOSURE) if is_there(folder.path / EXPOSURE) else None

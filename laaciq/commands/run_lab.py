@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from laaciq import reference
 from laaciq.commands.profile import known_exposure
 from laaciq.commands.settings import Settings, read_keywords, spells_out
 from laaciq.engine.progress import default_progress
@@ -21,7 +20,8 @@ from laaciq.lab.measurements import Bench
 from laaciq.lab.measurements.variants import is_variants, variants_evidence
 from laaciq.lab.planted import OUTLIERS, planted_checkpoint, without_suffix
 from laaciq.lab.verdicts import Answer, LabResult, verdict_rows
-from laaciq.options import REFERENCE, LabOptions
+from laaciq.models import find_model
+from laaciq.options import LabOptions
 from laaciq.options.keywords import LabKeywords
 from laaciq.report.lab_report import lab_html, lab_markdown
 from laaciq.trials.session import Session
@@ -50,7 +50,7 @@ def run_lab(models: Iterable[str | Path], **keywords: Unpack[LabKeywords]) -> La
             if name in figures:
                 evidence, languages[name] = figures[name], figures[name]["variants"].languages
             else:
-                evidence, languages[name] = _measure(sessions[name], store, name, options.quick, claims)
+                evidence, languages[name] = _measure(sessions[name], store, name, named[name], options.quick, claims)
             for claim, answer in answers(claims, evidence).items():
                 by_claim[claim][name] = answer
         result = LabResult(
@@ -71,12 +71,13 @@ def run_lab(models: Iterable[str | Path], **keywords: Unpack[LabKeywords]) -> La
 
 
 def _measure(
-    session: Session, store: Store, name: str, quick: bool, claims: Sequence[Claim]
+    session: Session, store: Store, name: str, model: str, quick: bool, claims: Sequence[Claim]
 ) -> tuple[Evidence, list[str]]:
     """The evidence of one model, and the languages that it serves."""
     with session.keeping_in(store, f"models/{name}"):
-        exposure = reference.exposure() if without_suffix(name) == REFERENCE else known_exposure(session.folder)
-        bench = Bench(session, quick, exposure)
+        # Planted outliers change nothing of what was seen in training.
+        trained = find_model(without_suffix(model)) if model.endswith(OUTLIERS) else session.folder
+        bench = Bench(session, quick, known_exposure(trained))
         announce(bench, claims)
         return gather(bench, claims), bench.served
 

@@ -8,6 +8,7 @@ import shutil
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from laaciq.options import MeasureOptions
 from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
 from tests.fuzz.texts import write_records
-from tests.lab.simulated import CODES, variants
 from tests.tiny import save_tiny
 
 LANGUAGES = ("eng", "swa", "hin")
@@ -110,7 +110,10 @@ def make_inputs(folder: Path) -> Inputs:
             shutil.copyfile(model / file, folder / name / file)
     (folder / "recipe.yaml").write_text("bits: 3\nmethod: gptq\nlanguages: [eng, swa]\n")
     (folder / "options.json").write_text(json.dumps(_OPTIONS))
-    (folder / "variants.json").write_text(variants(np.random.default_rng(0), CODES[:9]).model_dump_json())
+    # Of tests, which have no types.
+    simulated: Any = import_module("tests.lab.simulated")
+    figures = simulated.variants(np.random.default_rng(0), simulated.CODES[:9])
+    (folder / "variants.json").write_text(figures.model_dump_json())
     (folder / "exposure.json").write_text(json.dumps({"eng": 1000, "swa": 20}))
     return Inputs(folder)
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from laaciq.commands.profile import known_exposure
+from laaciq.models import find_model
 from laaciq.studies.variants import Variants
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +66,7 @@ def test_a_variant_is_trained_measured_and_read_back(recipes, tmp_path):
     assert variant.options["attention"] == "softmax1"
     assert set(variant.exposure) == {"eng", "swa"}
     assert variant.exposure["eng"] > variant.exposure["swa"] > 0
+    assert known_exposure(find_model(folder)) == variant.exposure
     assert len(variant.kurtosis) == 2
     assert all(value >= 0 for value in variant.imbalance.values())
     assert [losses.bits for losses in variant.losses] == [3, 4]
