@@ -167,7 +167,7 @@ def test_models_with_other_tokens_are_no_pair(tmp_path, texts):
         ({"method": "rnt"}, BadOption, "did you mean 'rtn'"),
         ({"keep": 20.0}, BadOption, "20 % of the weights cannot stay in 16 bits"),
         ({"languages": ["eng", "xyz"]}, UnknownLanguage, "unknown language 'xyz'"),
-        ({"languages": ["eng", "zul"]}, UnknownLanguage, "no text in Zulu"),
+        ({"languages": ["eng", "isl"]}, UnknownLanguage, "no text in Icelandic"),
         ({"bit": 4}, BadOption, "did you mean 'bits'"),
         ({"window": "wide"}, BadOption, "--window cannot be 'wide'"),
         ({"device": "tpu"}, BadOption, "auto, cpu or cuda"),
