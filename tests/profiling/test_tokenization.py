@@ -114,7 +114,14 @@ def test_counts_agree_with_the_texts(reference):
 
 def test_scripts_without_spaces_have_no_words(reference):
     _, tokenized = reference
-    assert {code for code, result in tokenized.items() if result.words is None} == {"jpn", "khm", "lao", "mya", "tha", "zho"}
+    assert {code for code, result in tokenized.items() if result.words is None} == {
+        "jpn",
+        "khm",
+        "lao",
+        "mya",
+        "tha",
+        "zho",
+    }
     assert all(result.tokens_per_word is None for result in tokenized.values() if result.words is None)
     assert math.isclose(tokenized["eng"].tokens_per_word, tokenized["eng"].tokens / tokenized["eng"].words)
 
