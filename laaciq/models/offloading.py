@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+
+from laaciq.engine.pinned_memory import pinned_copies
+from laaciq.models.recomputing import Recomputing, recorded_first
 
 # Parameters and buffers of a block, by their names within it.
 BlockTensors = dict[str, torch.Tensor]
@@ -30,12 +32,17 @@ class BlockSource(Protocol):
 
 
 class OffloadedBlocks:
-    """`blocks` of a model, by index, that fetch their weights from `source`. With `recompute`, a block that records gradients runs twice."""
+    """`blocks` of a model, by index, that fetch their weights from `source`. Unless `recomputing` is None, a block runs again for gradients."""
 
     def __init__(
-        self, blocks: Mapping[int, nn.Module], source: BlockSource, device: torch.device, *, recompute: bool = True
+        self,
+        blocks: Mapping[int, nn.Module],
+        source: BlockSource,
+        device: torch.device,
+        *,
+        recomputing: Recomputing | None = recorded_first,
     ) -> None:
-        self.source, self.device, self._recompute = source, device, recompute
+        self.source, self.device, self._recomputing = source, device, recomputing
         self._blocks = dict(blocks)
         self._homes = {index: list(_slots(block)) for index, block in blocks.items()}
         self._users: Counter[int] = Counter()
@@ -79,8 +86,8 @@ class OffloadedBlocks:
             with self.present(index):
                 return forward(*arguments, **options)
 
-        if self._recompute and torch.is_grad_enabled():
-            return checkpoint(run, *arguments, use_reentrant=False, preserve_rng_state=False, **options)
+        if self._recomputing is not None and torch.is_grad_enabled():
+            return self._recomputing(run, arguments, options)
         return run(*arguments, **options)
 
 
@@ -198,16 +205,16 @@ def place_blocks(
     for slot in _slots(module):
         if id(slot.home) not in away:
             slot.home.data = slot.home.data.to(device, dtype if slot.home.is_floating_point() else None)
-    homes = {
-        index: {slot.name: _pinned(slot) if pinned else slot.home.detach() for slot in _slots(block)}
-        for index, block in offloaded.items()
-    }
+    slots = {index: list(_slots(block)) for index, block in offloaded.items()}
+    if pinned:
+        _pin([slot.home for of_block in slots.values() for slot in of_block])
+    homes = {index: {slot.name: slot.home.detach() for slot in of_block} for index, of_block in slots.items()}
     return OffloadedBlocks(offloaded, HostWeights(homes, device, dtype), device)
 
 
-def _pinned(slot: _Slot) -> torch.Tensor:
-    slot.home.data = slot.home.data.pin_memory()
-    return slot.home.detach()
+def _pin(tensors: list[torch.Tensor]) -> None:
+    for tensor, copied in zip(tensors, pinned_copies([tensor.data for tensor in tensors]), strict=True):
+        tensor.data = copied
 
 
 def hollow_copy(module: nn.Module, blocks: list[nn.Module], offloaded: OffloadedBlocks | None) -> nn.Module:

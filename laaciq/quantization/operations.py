@@ -19,8 +19,8 @@ _MATRIX_CALLS, _BLOCK_CALLS = 60.0, 30.0
 _DEQUANTIZED, _SCALE_GRADIENT, _FUSED = 12.0, 12.0, 2.0
 # Operations started per block and batch of tuning, and operations of products in TF32 beside those in bfloat16: twice, and small ones.
 _TUNED_CALLS, _TF32 = 700.0, 3.0
-# Batches of a tuning step: sequences are drawn at random, and those of different lengths do not share a batch.
-_STEP_BATCHES = 1.6
+# Batches of a tuning step, on a CPU and on a GPU: sequences are drawn at random, and those of very different lengths do not share a batch.
+_STEP_BATCHES, _GPU_STEP_BATCHES = 1.6, 1.3
 # Shared by all machines, for shares of a whole alone.
 _NOMINAL = Speed(products=5e10, factorizations=1e10, elements=1e10, calls=3e5)
 
@@ -137,7 +137,7 @@ def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, b
     weights are dequantized. A second forward pass stands for the original's, which runs once, or for that of blocks that run again for
     their gradients. Validation text is scored before, and after every epoch.
     """
-    batches = max(1.0, (_STEP_BATCHES if on_cpu else 1.0) * learned.read / batch)
+    batches = max(1.0, (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * learned.read / batch)
     read = Reading(**{**vars(learned), "batches": batches})
     logits = Work(elements=40 * shape.vocabulary * read.targets)
     step = forward(shape, read) * 2 + backward(shape, read)

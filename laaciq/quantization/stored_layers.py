@@ -10,6 +10,7 @@ from typing import overload
 import torch
 from safetensors.torch import load_file, save_file
 
+from laaciq.engine.pinned_memory import pinned_copies
 from laaciq.engine.store import Store
 from laaciq.quantization.grid import Layers, QuantizedMatrix
 from laaciq.quantization.plan import TensorPlan
@@ -61,15 +62,10 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
         device = self.device
         if device.type != "cuda":
             return self
-        size = sum(part.nbytes for parts in self.parts.values() for part in parts.values())
-        fits = on_device and 2 * size <= _room(device)
-        return replace(
-            self,
-            parts={
-                name: {part: stored.to(device) if fits else stored.pin_memory() for part, stored in parts.items()}
-                for name, parts in self.parts.items()
-            },
-        )
+        stored = [part for parts in self.parts.values() for part in parts.values()]
+        fits = on_device and 2 * sum(part.nbytes for part in stored) <= _room(device)
+        nearer = (part.to(device) for part in stored) if fits else pinned_copies(stored)
+        return replace(self, parts={name: {part: next(nearer) for part in parts} for name, parts in self.parts.items()})
 
     def near(self, name: str) -> bool:
         """Are the packed parts of a layer on the device?"""

@@ -29,7 +29,7 @@ from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.quantization.student import Student
 from laaciq.quantization.tuning_state import KeptEpochs, TuningState
 from laaciq.scoring.last_hidden import LastHidden
-from laaciq.scoring.likelihood import COMPARED_ROWS, batch_tokens, batches, score, target_logits
+from laaciq.scoring.likelihood import COMPARED_ROWS, batches, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Initial learning rates of θ at 3 bits; they fall to zero along a cosine. They halve with every further bit, as the step of the grid does:
@@ -39,6 +39,9 @@ SCALE_RATE, VECTOR_RATE = 2e-3, 8e-4
 # Tokens per step, and the fewest per dequantization, for any vocabulary: with fewer, most time would go into dequantizing. Larger and so
 # fewer steps came less close to the original.
 STEP_TOKENS = 512
+# Most tokens of a batch on an accelerator, with padding. The sequences of a step mostly fit into one: starting the operations of a second
+# batch takes about as long as computing so much padding.
+BATCH_TOKENS = 1024
 # Calibration passages per validation passage that the epoch is chosen by.
 _LEARNED_FOR_ONE = 4
 # Cost of a token in forward passes: the student and its gradients on calibration text, both models on validation text.
@@ -96,8 +99,8 @@ def tune(
         optimizer, lambda step: (1 + math.cos(math.pi * step / (epochs * steps))) / 2
     )
     chance = random.Random(calibration.options.seed)
-    # On a CPU, dequantizing once more is cheaper than computing padding; an accelerator gets whole steps.
-    most = STEP_TOKENS if model.device.type == "cpu" else max(batch_tokens(model), STEP_TOKENS)
+    # On a CPU, dequantizing once more is cheaper than computing padding.
+    most = STEP_TOKENS if model.device.type == "cpu" else BATCH_TOKENS
     checking = _CHECKED * sum(passage.scored_tokens for passages in held.values() for passage in passages)
     tokens = sum(len(s) for _, s in pool)
     total = float(tokens + epochs * _LEARNED * tokens + (epochs + 1) * checking)

@@ -11,6 +11,7 @@ import torch
 
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models.loading import pick_device
+from laaciq.quantization.tuning import BATCH_TOKENS
 from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape
 
@@ -19,8 +20,6 @@ _MODELS = 3
 # CUDA's own memory, outside torch's, and what lies idle between its pieces.
 _CUDA_CONTEXT, _USABLE = 900 * 2**20, 0.94
 _UNITS = {"B": 1, "MB": 2**20, "GB": 2**30, "TB": 2**40}
-# Tokens of a step of tuning, with padding.
-TUNED_TOKENS = 1024
 # Share of host memory that may be pinned.
 _PINNED = 0.7
 
@@ -130,12 +129,12 @@ def working_bytes(shape: ModelShape, device: torch.device) -> float:
 
 def tuning_bytes(shape: ModelShape) -> float:
     """GPU memory of tuning beside the original: packed codes; scales with their gradients and the optimizer's state; everything outside the
-    blocks in float32 and copied; a block in float32 with its gradients; a step's activations and logits.
+    blocks in float32 and copied; a block in float32 with its gradients; a batch's activations and logits.
     """
     codes, scales = 0.6 * shape.weights, 0.3 * shape.weights
     outside = 6 * (shape.parameters - shape.weights)
     block = 10 * max(sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices)
-    tokens = 4 * TUNED_TOKENS
+    tokens = 4 * BATCH_TOKENS
     return codes + scales + outside + block + tokens * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
 
 
