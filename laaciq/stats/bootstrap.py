@@ -162,7 +162,7 @@ def _jackknife_error(left_out: np.ndarray) -> np.ndarray:
 
 
 def _bca_levels(value: float, resampled: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    # Half of the ties are below.
+    # Half of the ties are below; R's `boot.ci` counts none of them.
     below = ((resampled < value).mean() + (resampled <= value).mean()) / 2
     bias = float(ndtri(np.clip(below, 0.5 / len(resampled), 1 - 0.5 / len(resampled))))
     deviation = left_out.mean() - left_out

@@ -57,6 +57,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> Correlation:
     (Bonett & Wright 2000), valid for independent pairs, |r| below 0.95 and at least 10 pairs; for r = ±1 it is that value alone.
     """
     x, y = paired_columns(x, y)
+    # R's `cor.test` has this p with `exact = FALSE`; by default it enumerates pairings below 10 pairs, and takes a series from 10 on.
     result = stats.spearmanr(x, y)
     r = float(np.clip(result.statistic, -1, 1))
     low, high = _fisher_interval(r, (1 + r**2 / 2) / (len(x) - 3)) if len(x) > 3 else (-1.0, 1.0)

@@ -56,10 +56,11 @@ def cliffs_delta(left: ArrayLike, right: ArrayLike) -> Estimate:
     by_left, by_right = dominance.mean(1), dominance.mean(0)
     spread = m**2 * ((by_left - delta) ** 2).sum() + n**2 * ((by_right - delta) ** 2).sum()
     variance = (spread - ((dominance - delta) ** 2).sum()) / (n * m * (n - 1) * (m - 1))
-    # Cliff's lower bound: the unbiased variance may fall to zero or below.
+    # Cliff's lower bound: the unbiased variance may fall to zero or below. R's `effsize` has none.
     variance = max(float(variance), (1 - delta**2) / (n * m - 1))
     quantile = float(stats.t.ppf(1 - TAIL, n + m - 2))
     if abs(delta) == 1:
+        # Feng & Cliff's; `effsize` takes δ a little below 1 instead.
         end = (min(n, m) - quantile**2) / (min(n, m) + quantile**2)
         low, high = sorted((delta * end, delta))
         return Estimate(value=delta, low=low, high=high)

@@ -32,6 +32,7 @@ def two_sample_test(left: ArrayLike, right: ArrayLike, *, draws: int = DRAWS, se
     left, right = column(left, least=1, name="the left group"), column(right, least=1, name="the right group")
     if len(left) + len(right) < 3:
         raise ValueError("two values have no arrangement but their own and its mirror: give at least three")
+    # Two-sided p is twice the smaller tail. R's `coin::oneway_test` counts both tails, which differ in groups of unequal size.
     result = stats.permutation_test(
         (left, right), _mean_difference, vectorized=True, n_resamples=draws, random_state=np.random.default_rng(seed)
     )

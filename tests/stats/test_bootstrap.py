@@ -1,4 +1,4 @@
-"""Against scipy's bootstrap, on data of which the answer is known, and by how often intervals cover."""
+"""Against R's boot on all resamples, scipy's bootstrap, closed forms, and by how often intervals cover."""
 
 import numpy as np
 import pytest
@@ -24,11 +24,23 @@ def test_intervals_of_rows_are_scipys(kind):
     assert ours.units == 25
 
 
-def test_the_studentized_interval_of_a_normal_mean_is_students():
-    sample = stats.norm.ppf((np.arange(30) + 0.5) / 30)
-    ours = bootstrap(sample, mean, kind="studentized", draws=DRAWS)
-    student = stats.ttest_1samp(sample, 0).confidence_interval()
-    assert (ours.low, ours.high) == pytest.approx((student.low, student.high), rel=0.1)
+@pytest.mark.parametrize(
+    "kind, expected, draws, tolerance",
+    [
+        # In shares of the length, three standard errors over seeds.
+        ("percentile", (0.7742857, 3.1200000), 10_000, 0.03),
+        ("basic", (0.6000000, 2.9457143), 10_000, 0.03),
+        ("bca", (0.8685714, 3.3157143), 10_000, 0.04),
+        ("studentized", (0.5783514, 4.5747898), DRAWS, 0.12),
+    ],
+)
+def test_intervals_of_all_resamples_are_those_of_r(kind, expected, draws, tolerance):
+    """x <- c(0.13, 0.42, 0.71, 1.37, 2.26, 3.19, 4.94); r <- matrix(x[as.matrix(expand.grid(rep(list(1:7), 7)))], ncol = 7)
+    r <- r[apply(r, 1, var) > 1e-9, ]; b <- boot(x, function(x, i) c(mean(x[i]), var(x[i]) / 7), 2)
+    b$t <- cbind(rowMeans(r), apply(r, 1, var) / 7); b$R <- nrow(r)
+    boot.ci(b, type = c("perc", "basic", "bca", "stud"), L = x - mean(x))"""
+    interval = bootstrap([0.13, 0.42, 0.71, 1.37, 2.26, 3.19, 4.94], mean, kind=kind, draws=draws)
+    assert (interval.low, interval.high) == pytest.approx(expected, abs=tolerance * (expected[1] - expected[0]))
 
 
 def test_columns_of_a_row_stay_together():
@@ -49,6 +61,24 @@ def test_repeated_rows_are_no_evidence_unless_they_are_taken_for_independent_one
     both = bootstrap(rows, mean, clusters=clusters, within_clusters=True, draws=DRAWS)
     assert both.standard_error == pytest.approx(truth, rel=0.04)
     assert bootstrap(rows, mean, draws=DRAWS).standard_error == pytest.approx(truth / 2, rel=0.04)
+
+
+def test_errors_over_clusters_of_unequal_size_are_those_of_r():
+    """All draws of clusters: y <- c(0.1, 0.9, 1.3, 2.2, 2.9, 1.7, 5.1, 3.0, 4.2); g <- rep(1:5, c(1, 2, 3, 1, 2))
+    i <- as.matrix(expand.grid(rep(list(1:5), 5)))
+    t <- rowSums(matrix(tapply(y, g, sum)[i], ncol = 5)) / rowSums(matrix(table(g)[i], ncol = 5)); sqrt(mean((t - mean(t))^2))
+
+    The first three clusters, and all draws within them:
+    one <- do.call(rbind, lapply(split(y[1:6], g[1:6]), function(v) { n <- length(v); i <- as.matrix(expand.grid(rep(list(1:n), n)))
+      data.frame(sum = rowSums(matrix(v[i], ncol = n)), n, p = 1 / 3 / n^n) }))
+    k <- as.matrix(expand.grid(rep(list(1:32), 3))); at <- function(name) matrix(one[k, name], ncol = 3)
+    p <- apply(at("p"), 1, prod); t <- rowSums(at("sum")) / rowSums(at("n")); sqrt(sum(p * t^2) - sum(p * t)^2)"""
+    y, clusters = np.array([0.1, 0.9, 1.3, 2.2, 2.9, 1.7, 5.1, 3.0, 4.2]), np.repeat(range(5), [1, 2, 3, 1, 2])
+    clustered = bootstrap(y, mean, kind="percentile", clusters=clusters, draws=DRAWS)
+    # Three standard errors of a standard deviation of 4,000 draws.
+    assert clustered.standard_error == pytest.approx(0.6086156, rel=0.034)
+    both = bootstrap(y[:6], mean, kind="percentile", clusters=clusters[:6], within_clusters=True, draws=DRAWS)
+    assert both.standard_error == pytest.approx(0.5385266, rel=0.034)
 
 
 def test_the_hierarchical_variance_adds_both_levels():

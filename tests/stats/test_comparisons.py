@@ -73,7 +73,7 @@ def test_the_mean_ratio_is_fiellers():
     left, right = drawn(4)[0], drawn(5, loss=0.3)[0]
     rows = losses(np.tile(left, (4, 1)), parallel=True), losses(np.tile(right, (4, 1)), parallel=True)
     ratio = rows[0].only(["eng"]).mean_ratio(rows[1].only(["eng"]))
-    count, quantile = len(left), 2.2009851600829866  # Student's on 11 degrees of freedom
+    count, quantile = len(left), 2.2009851600916388  # R: qt(0.975, 11)
     covariance = np.cov(left, right) / count
     roots = np.roots(
         [

@@ -1,4 +1,4 @@
-"""Against the published figures, against scipy, and on what can be known by hand."""
+"""Against the published figures, against R, and on what can be known by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,11 @@ from scipy import stats
 
 from laaciq.stats.correlation import partial, pearson, permutation_p, spearman
 from tests.published import PUBLISHED
+from tests.stats.stackloss import ACID_CONCENTRATION, AIR_FLOW, LOSS, WATER_TEMPERATURE
 
+# R's help page of cor.test (Hollander & Wolfe 1973): lightness and quality of canned tuna.
+LIGHTNESS = [44.4, 45.9, 41.9, 53.3, 44.7, 44.1, 50.7, 45.2, 60.1]
+QUALITY = [2.6, 3.1, 2.5, 5.0, 3.6, 4.0, 5.2, 2.8, 3.8]
 COLUMN = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=12)
 
 
@@ -23,7 +27,7 @@ def test_the_published_correlation_follows_from_its_columns(bloom):
     assert correlation.n == 14
     assert round(correlation.r, 3) == claimed["r_outlier_D"] == -0.834
     assert round(correlation.p, 4) == claimed["p"] == 0.0002
-    # Over seeds ours is [-0.930 ± 0.001, -0.635 ± 0.004]; how many draws the published [-0.93, -0.65] took is not known.
+    # R's boot gives [-0.9298, -0.6378] from 100,000 draws; how many the published [-0.93, -0.65] took is not known.
     assert [correlation.low, correlation.high] == pytest.approx(claimed["bootstrap_ci95"], abs=0.02)
     assert permutation_p(bloom["outlier_fraction"], bloom["D"], draws=10_000, seed=0) <= 0.001
 
@@ -33,14 +37,33 @@ def test_the_published_correlation_with_effective_kurtosis_does_not(bloom):
     correlation = pearson(bloom["effective_kurtosis"], bloom["D"])
     assert PUBLISHED["published"]["r_keff_D"] == -0.838
     assert round(correlation.r, 3) == -0.766
-    assert correlation.p == pytest.approx(0.0014, abs=5e-5)
+    # R: cor.test(effective_kurtosis, D).
+    assert (correlation.r, correlation.p) == pytest.approx((-0.7657692063, 0.001408605260), abs=1e-10)
 
 
 def test_by_hand():
-    """Ranks 1 to 5, two neighbouring swaps: r = 1 − 6·4/(5·24) = 0.8, t = 0.8·√(3/0.36) = 2.309 on 3 degrees of freedom."""
+    """Ranks 1 to 5, two neighbouring swaps: r = 1 − 6·4/(5·24) = 0.8, t = 0.8·√(3/0.36) = 2.309 on 3 degrees of freedom.
+    R: cor.test(1:5, c(2, 1, 4, 3, 5))$p.value."""
     correlation = pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
     assert correlation.r == pytest.approx(0.8)
-    assert correlation.p == pytest.approx(0.10409, abs=1e-5)
+    assert correlation.p == pytest.approx(0.104088038662, abs=1e-10)
+
+
+def test_the_interval_and_the_permutations_of_few_pairs_are_those_of_r():
+    """Seven tuna, all 7⁷ resamples: i <- as.matrix(expand.grid(rep(list(1:7), 7))); r <- apply(i, 1, function(k) cor(x[k], y[k]))
+    quantile(r, c(0.025, 0.975), na.rm = TRUE)
+
+    All 7! pairings: perms <- function(v) if (length(v) < 2) v else
+      do.call(rbind, lapply(seq_along(v), function(k) cbind(v[k], perms(v[-k]))))
+    mean(abs(apply(perms(y), 1, function(z) cor(x, z))) >= abs(cor(x, y)) - 1e-12)"""
+    x, y = LIGHTNESS[:7], QUALITY[:7]
+    correlation = pearson(x, y, draws=100_000)
+    assert (correlation.r, correlation.p) == pytest.approx((0.8639884152, 0.01216165583), abs=1e-10)
+    # Resamples are few and far apart at the lower end: by seeds its standard error is 0.01.
+    assert correlation.low == pytest.approx(0.2381410, abs=0.03)
+    assert correlation.high == pytest.approx(0.9779344, abs=0.001)
+    # Of 10,000 pairings the standard error is 0.00125.
+    assert permutation_p(x, y) == pytest.approx(80 / 5040, abs=0.004)
 
 
 def test_a_straight_line():
@@ -109,12 +132,22 @@ def test_spearman_is_pearson_of_ranks_and_sees_what_is_monotone():
     x, y = np.random.default_rng(3).normal(size=(2, 15))
     assert spearman(x, y).r == pytest.approx(pearson(stats.rankdata(x), stats.rankdata(y), draws=10).r)
     assert spearman(x, np.exp(3 * x)).r == 1
-    # R's documentation of cor.test (Hollander & Wolfe 1973, tuna): rho = 0.6, p = 0.0968 from all pairings; ours is from Student's t.
-    lightness = [44.4, 45.9, 41.9, 53.3, 44.7, 44.1, 50.7, 45.2, 60.1]
-    quality = [2.6, 3.1, 2.5, 5.0, 3.6, 4.0, 5.2, 2.8, 3.8]
-    result = spearman(lightness, quality)
-    assert result.r == pytest.approx(0.6)
-    assert result.p == pytest.approx(0.0968, abs=0.01)
+
+
+def test_spearman_of_tuna_is_that_of_r():
+    """cor.test(x, y, method = "spearman", exact = FALSE): rho, p; from all pairings p is 0.0968.
+    tanh(atanh(0.6) + c(-1, 1) * qnorm(0.975) * sqrt((1 + 0.6^2 / 2) / 6))"""
+    result = spearman(LIGHTNESS, QUALITY)
+    assert (result.r, result.p) == pytest.approx((0.6, 0.08762282904), abs=1e-10)
+    assert (result.low, result.high) == pytest.approx((-0.1742440698, 0.9157978790), abs=1e-10)
+
+
+def test_a_partial_correlation_of_stackloss_is_that_of_r():
+    """t <- summary(lm(stack.loss ~ Acid.Conc. + Air.Flow + Water.Temp, stackloss))$coef["Acid.Conc.", ], with its p
+    psych::partial.r(stackloss, c(4, 3), c(1, 2)); psych::r.con(-0.2297476803315, 21 - 2)"""
+    result = partial(ACID_CONCENTRATION, LOSS, np.stack([AIR_FLOW, WATER_TEMPERATURE], axis=1))
+    assert (result.r, result.p) == pytest.approx((-0.2297476803, 0.3440460967), abs=1e-10)
+    assert (result.low, result.high) == pytest.approx((-0.6193279128, 0.2506140688), abs=1e-10)
 
 
 def test_a_partial_correlation_is_that_of_the_closed_form():

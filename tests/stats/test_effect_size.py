@@ -1,4 +1,4 @@
-"""Against published results of R packages, closed forms, and by how often intervals cover."""
+"""Against R, closed forms, and by how often intervals cover."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,13 @@ from laaciq.stats.effect_size import cliffs_delta, cohens_d, hedges_g
 from tests.stats.sleep import FIRST, SECOND
 
 
-def test_cohens_d_of_sleep_is_that_of_r():
-    """R's `effectsize::cohens_d(extra ~ group, data = sleep)`: -0.83 [-1.74, 0.10]; `effsize::cohen.d`: -0.8321811."""
-    d = cohens_d(FIRST, SECOND)
-    assert d.value == pytest.approx(-0.8321811, abs=5e-8)
-    assert (d.low, d.high) == pytest.approx((-1.74, 0.10), abs=0.005)
+def test_cohens_d_and_hedges_g_of_sleep_are_those_of_r():
+    """effectsize::cohens_d(extra ~ group, data = sleep) and hedges_g: ends to 1e-7. More digits, with t from t.test(var.equal = TRUE):
+    uniroot(function(n) pt(t, 18, n) - 0.975, t + c(-6, 6), tol = 1e-13)$root / sqrt(5), and 0.025
+    J <- exp(lgamma(9) - lgamma(8.5)) / 3"""
+    d, g = cohens_d(FIRST, SECOND), hedges_g(FIRST, SECOND)
+    assert (d.value, d.low, d.high) == pytest.approx((-0.8321810813, -1.7388168991, 0.0954503982), abs=1e-9)
+    assert (g.value, g.low, g.high) == pytest.approx((-0.7969352392, -1.6651717907, 0.0914077328), abs=1e-9)
     # t = d √(nm/(n + m)).
     assert d.value * np.sqrt(5) == pytest.approx(stats.ttest_ind(FIRST, SECOND).statistic)
 
@@ -30,10 +32,16 @@ def test_hedges_g_is_unbiased():
 
 
 def test_cliffs_delta_is_that_of_r():
-    """The example of R's `effsize::cliff.delta`: -0.25, 95 percent interval [-0.7265846, 0.3890062]."""
+    """effsize::cliff.delta(treatment, control), which is
+    d <- sign(outer(treatment, control, "-")); v <- (36 * sum((rowMeans(d) - mean(d))^2) + 100 * sum((colMeans(d) - mean(d))^2)
+      - sum((d - mean(d))^2)) / (10 * 6 * 9 * 5); t <- qt(0.975, 14); m <- mean(d)
+    (m - m^3 + c(-1, 1) * t * sqrt(v) * sqrt((1 - m^2)^2 + t^2 * v)) / (1 - m^2 + t^2 * v)"""
     treatment, control = [10, 10, 20, 20, 20, 30, 30, 30, 40, 50], [10, 20, 30, 40, 40, 50]
     delta = cliffs_delta(treatment, control)
-    assert (delta.value, delta.low, delta.high) == pytest.approx((-0.25, -0.7265846, 0.3890062), abs=5e-8)
+    assert (delta.value, delta.low, delta.high) == pytest.approx((-0.25, -0.7265845889, 0.3890061902), abs=1e-10)
+    # The package's saved test output.
+    delta = cliffs_delta([10, 20, 20, 20, 30, 30, 30, 40, 50, 100], control)
+    assert (delta.value, delta.low, delta.high) == pytest.approx((-0.06666667, -0.6082254, 0.5172431), abs=5e-8)
 
 
 def test_groups_that_do_not_overlap_are_not_certain_to():

@@ -23,6 +23,12 @@ def test_noise_is_subtracted_from_the_variance(variance, shared, tau):
     assert between_deviation(np.array([1.0, 3.0, 5.0]), covariance) == pytest.approx(tau)
 
 
+def test_tau_is_that_of_metafor():
+    """rma(c(1, 3, 5, 4), c(0.5, 1, 2, 0.3), method = "HE")$tau2."""
+    values, variances = np.array([1.0, 3.0, 5.0, 4.0]), np.array([0.5, 1.0, 2.0, 0.3])
+    assert between_deviation(values, np.diag(variances)) ** 2 == pytest.approx(1.9666666666667, abs=1e-12)
+
+
 def test_an_evaluation_holds_the_same_tau_as_a_computation_from_the_documents():
     """By the jackknife over documents, which shares no code with the evaluation: D without each document, and how they vary together."""
     losses = {"eng": 0.02, "swa": 0.05, "hin": 0.09, "tam": 0.12}

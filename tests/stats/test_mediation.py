@@ -1,9 +1,29 @@
-"""Against identities of least squares, and by how often intervals cover."""
+"""Against R, identities of least squares, and by how often intervals cover."""
 
 import numpy as np
 import pytest
 
 from laaciq.stats.mediation import mediate
+from tests.stats.stackloss import ACID_CONCENTRATION, AIR_FLOW, LOSS, WATER_TEMPERATURE
+
+
+def test_effects_of_stackloss_are_those_of_r():
+    """coef(lm(stack.loss ~ Air.Flow, stackloss)); coef(lm(Water.Temp ~ Air.Flow, stackloss))
+    coef(lm(stack.loss ~ Air.Flow + Water.Temp, stackloss)): total, direct, and the product of Air.Flow's and Water.Temp's.
+
+    With a second mediator: coef(lm(Acid.Conc. ~ Air.Flow + Water.Temp, stackloss))
+    coef(lm(stack.loss ~ Air.Flow + Water.Temp + Acid.Conc., stackloss))
+
+    Intervals: set.seed(1); boot.ci(boot(stackloss, function(d, i) coef(lm(Water.Temp ~ Air.Flow, d[i, ]))[2] *
+      coef(lm(stack.loss ~ Air.Flow + Water.Temp, d[i, ]))[3], 20000), type = "perc")"""
+    one = mediate(AIR_FLOW, [WATER_TEMPERATURE], LOSS, kind="percentile", draws=2000)
+    values = (one.total.value, one.direct.value, one.indirect.value, one.chain.value)
+    assert values == pytest.approx((1.020309313, 0.6711544409, 0.3491548725, 0.3491548725), abs=1e-9)
+    # An end of 2,000 draws has a standard error of 1.5 % of the length.
+    assert (one.chain.low, one.chain.high) == pytest.approx((0.1035, 0.5590), abs=0.05 * (0.5590 - 0.1035))
+    two = mediate(AIR_FLOW, [WATER_TEMPERATURE, ACID_CONCENTRATION], LOSS, kind="percentile", draws=50)
+    values = (two.total.value, two.direct.value, two.indirect.value, two.chain.value)
+    assert values == pytest.approx((1.020309313, 0.7156402005, 0.3046691129, 1.758607688e-05), abs=1e-9)
 
 
 def test_the_product_of_coefficients_is_the_difference_of_effects():

@@ -17,9 +17,19 @@ PUBLISHED_P = [
 def test_corrections_reject_what_the_paper_rejects():
     assert (bonferroni(PUBLISHED_P) <= 0.05).sum() == 3
     assert (benjamini_hochberg(PUBLISHED_P) <= 0.05).sum() == 4
-    # As R's p.adjust.
-    assert holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
-    assert benjamini_hochberg([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05] * 5)
+
+
+def test_corrections_are_those_of_r():
+    """p.adjust(p, "bonferroni"), p.adjust(p, "holm"), p.adjust(p, "BH")."""
+    some = [*(0.0015, 0.0060, 0.0285, 0.1425, 0.3015, 0.4170, 0.4470, 0.5160, 0.6885), *[1.0] * 6]
+    assert bonferroni(PUBLISHED_P) == pytest.approx(some, abs=1e-12)
+    some = [*(0.0015, 0.0056, 0.0247, 0.1140, 0.2211, 0.2780, 0.2780, 0.2780, 0.3213), *[1.0] * 6]
+    assert holm(PUBLISHED_P) == pytest.approx(some, abs=1e-12)
+    some = [
+        *(0.0015, 0.003, 0.0095, 0.035625, 0.0603, 0.0638571428571, 0.0638571428571, 0.0645, 0.0765),
+        *(0.486, 0.5811818181818, 0.714875, 0.7532307692308, 0.8132142857143, 1.0),
+    ]
+    assert benjamini_hochberg(PUBLISHED_P) == pytest.approx(some, abs=1e-12)
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,22 +1,25 @@
-"""Against published examples, and against simulation."""
+"""Against R on published examples, and against simulation."""
 
 import numpy as np
 import pytest
 
 from laaciq.stats.paired_shares import corrected, difference_of_shares, paired_means, paired_shares, share
+from tests.stats.sleep import FIRST, SECOND
 
 
 def test_the_interval_is_that_of_the_paper():
     """Fagerland, Lydersen & Laake (2014, Stat Med 33:2850), airway hyper-responsiveness: 1 and 7 discordant of 21 pairs; Bonett and Price's
-    interval is −0.508 to −0.013."""
+    interval is −0.508 to −0.013. R: d <- -6 / 23; d + c(-1, 1) * qnorm(0.975) * sqrt((10 / 23 - d^2) / 23)."""
     interval = difference_of_shares(1, 7, 21)
-    assert (round(interval.value, 3), round(interval.low, 3), round(interval.high, 3)) == (-0.286, -0.508, -0.013)
+    assert interval.value == pytest.approx(-6 / 21)
+    assert (interval.low, interval.high) == pytest.approx((-0.5083593067, -0.0133798238), abs=1e-10)
 
 
 def test_wilson_s_interval_is_that_of_the_paper():
-    """Newcombe (1998, Stat Med 17:857), method 3: 81 of 263 is 0.2553 to 0.3662, 0 of 20 is 0 to 0.1611."""
-    assert [round(end, 4) for end in (share(81, 263).low, share(81, 263).high)] == [0.2553, 0.3662]
-    assert (share(0, 20).low, round(share(0, 20).high, 4)) == (0.0, 0.1611)
+    """Newcombe (1998, Stat Med 17:857), method 3: 81 of 263 is 0.2553 to 0.3662, 0 of 20 is 0 to 0.1611.
+    R: prop.test(81, 263, correct = FALSE), prop.test(0, 20, correct = FALSE)."""
+    assert (share(81, 263).low, share(81, 263).high) == pytest.approx((0.2552885199, 0.3662095770), abs=1e-10)
+    assert (share(0, 20).low, share(0, 20).high) == pytest.approx((0.0, 0.1611251581), abs=1e-10)
 
 
 @pytest.mark.parametrize("gained, lost, items", [(0, 0, 1), (0, 0, 50), (9, 0, 9), (0, 9, 9), (3, 2, 12)])
@@ -52,9 +55,9 @@ def test_the_number_of_languages_is_corrected_for():
 
 
 def test_means_of_pairs_are_student_s():
-    """Student (1908), extra hours of sleep of ten patients with two drugs: mean 1.58, interval 0.70 to 2.46 (R's t.test, paired)."""
-    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
-    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    difference = paired_means(first, second).difference
-    assert [round(end, 4) for end in (difference.value, difference.low, difference.high)] == [1.58, 0.7001, 2.4599]
+    """Student (1908), extra hours of sleep of ten patients with two drugs: mean 1.58, interval 0.70 to 2.46.
+    R: t.test(second, first, paired = TRUE)."""
+    difference = paired_means(FIRST, SECOND).difference
+    ends = (difference.value, difference.low, difference.high)
+    assert ends == pytest.approx((1.58, 0.7001142367, 2.4598857633), abs=1e-10)
     assert paired_means([0.5], [0.7]).difference is None

@@ -1,4 +1,4 @@
-"""Against the enumeration of all arrangements."""
+"""Against the enumeration of all arrangements, here and in R."""
 
 from itertools import combinations, product
 
@@ -10,6 +10,7 @@ from tests.stats.sleep import FIRST, SECOND
 
 
 def test_flips_of_signs_are_enumerated():
+    """R: d <- first - second; mean(abs(as.matrix(expand.grid(rep(list(c(-1, 1)), 10))) %*% d) >= abs(sum(d)) - 1e-9)."""
     differences = FIRST - SECOND
     flipped = np.abs([np.mean(signs * differences) for signs in product((-1, 1), repeat=10)])
     result = sign_flip_test(differences)
@@ -19,7 +20,7 @@ def test_flips_of_signs_are_enumerated():
 
 
 def test_divisions_are_enumerated():
-    """Groups of 4 and 3 have 35 divisions. Two-sided p doubles the smaller tail, as scipy has it."""
+    """Groups of 4 and 3 have 35 divisions. R: coin::oneway_test(y ~ group, distribution = "exact")."""
     left, right = [9.0, 8.0, 7.5, 3.0], [1.0, 2.0, 2.5]
     pooled = np.array(left + right)
     means = [pooled[list(at)].mean() - np.delete(pooled, at).mean() for at in combinations(range(7), 4)]
@@ -30,6 +31,13 @@ def test_divisions_are_enumerated():
         == pytest.approx(min(1.0, 2 * np.mean(np.array(means) >= result.value - 1e-12)))
         == pytest.approx(2 / 35)
     )
+
+
+def test_p_doubles_the_smaller_tail():
+    """coin::oneway_test(y ~ group, distribution = "exact", alternative = "greater") gives 13/210. Its two-sided p, 29/210, counts distances
+    from the mean instead: the two differ for groups of unequal size."""
+    result = two_sample_test([9.0, 4.0, 7.5, 3.0], [1.0, 2.0, 8.0, 3.5, 2.5, 0.5])
+    assert result.p == pytest.approx(2 * 13 / 210)
 
 
 def test_random_arrangements_come_near_the_exact_p():

@@ -1,4 +1,4 @@
-"""Against published results of R, and against simulation."""
+"""Against R, and against simulation."""
 
 import numpy as np
 import pytest
@@ -16,19 +16,32 @@ from laaciq.stats.power import (
 
 
 def test_powers_are_those_of_r():
-    """power.t.test(n = 20, delta = 1, sd = 1): 0.8689528, without the far tail; pwr.r.test(r = 0.3, n = 50): 0.5715558."""
-    assert difference_power(1.0, 20, 20) == pytest.approx(0.8689528, abs=5e-7)
-    assert correlation_power(0.3, 50) == pytest.approx(0.5715558, abs=5e-8)
-    # power.t.test(power = .90, delta = 1): n = 22.02110.
+    """power.t.test(n = 20, delta = 1, sd = 1, strict = TRUE), pwr.t2n.test(n1 = 7, n2 = 25, d = 1), pwr.r.test(r = 0.3, n = 50)."""
+    assert difference_power(1.0, 20, 20) == pytest.approx(0.868953027725, abs=1e-10)
+    assert difference_power(1.0, 7, 25) == pytest.approx(0.619169352070, abs=1e-10)
+    assert correlation_power(0.3, 50) == pytest.approx(0.571555841860, abs=1e-10)
+
+
+def test_what_is_detectable_is_that_of_r():
+    """power.t.test(n = 20, power = 0.8, strict = TRUE, tol = 1e-12)
+    uniroot(function(d) pwr.t2n.test(n1 = 7, n2 = 25, d = d)$power - 0.8, c(0.1, 9), tol = 1e-13)
+    uniroot(function(r) pwr.r.test(n = 50, r = r)$power - 0.8, c(0.1, 0.9), tol = 1e-13); pwr alone stops at 1e-5."""
+    assert detectable_difference(20, 20) == pytest.approx(0.909129032682, abs=1e-9)
+    assert detectable_difference(7, 25) == pytest.approx(1.238107288, abs=1e-9)
+    assert detectable_correlation(50) == pytest.approx(0.3843250613, abs=1e-9)
+    # power.t.test(power = 0.9, delta = 1, strict = TRUE): n = 22.02; pwr.r.test(r = 0.5, power = 0.9): n = 37.04.
     assert difference_power(1.0, 22, 22) < 0.9 < difference_power(1.0, 23, 23)
+    assert pairs_needed(-0.5, 0.9) == 38
 
 
 def test_the_closed_form_is_near_simulation():
-    """At r = 0.7 and n = 12 the seeds give 0.85; plain Fisher's z gives 0.74."""
+    """At r = 0.7 and n = 12 the exact power is 0.7784335; plain Fisher's z gives 0.7395431. R: t <- qt(0.975, 10)
+    integrate(function(w) { s <- 0.7 / sqrt(1 - 0.7^2) * sqrt(w); (1 - pt(t, 10, s) + pt(-t, 10, s)) * dchisq(w, 11) }, 0, Inf)
+    pnorm(atanh(0.7) * 3 - qnorm(0.975))"""
     simulated = simulated_correlation_power(0.7, 12)
-    assert simulated.low < 0.78 < simulated.high
-    assert correlation_power(0.7, 12) == pytest.approx(simulated.value, abs=0.02)
-    assert stats.norm.cdf(np.arctanh(0.7) * 3 - stats.norm.ppf(0.975)) == pytest.approx(0.74, abs=0.005)
+    assert simulated.low < 0.7784335 < simulated.high
+    assert correlation_power(0.7, 12) == pytest.approx(0.7784335, abs=0.012)
+    assert stats.norm.cdf(np.arctanh(0.7) * 3 - stats.norm.ppf(0.975)) == pytest.approx(0.7395431, abs=5e-8)
 
 
 def test_what_is_detectable_has_the_power_asked_for():
@@ -40,11 +53,13 @@ def test_what_is_detectable_has_the_power_asked_for():
 
 
 def test_the_power_of_any_test_is_simulated():
-    """Of a z test of one value 2 standard errors away: P(|z| > 1.96) = 0.516. Without an effect it is the level."""
+    """Of a z test of one value 2 standard errors away: P(|z| > 1.96) = 0.516. Without an effect it is the level.
+    R: pnorm(2 - qnorm(0.975)) + pnorm(-2 - qnorm(0.975)), pwr.r.test(r = 0, n = 20)."""
     power = simulated_power(lambda random: float(2 * stats.norm.sf(abs(random.normal(2)))), simulations=2000)
-    assert power.low < 0.516 < power.high
+    assert power.low < 0.5160053 < power.high
     assert difference_power(0.0, 5, 5) == pytest.approx(0.05)
-    assert correlation_power(0.0, 20) == pytest.approx(0.05, abs=0.005)
+    # The closed form is not the level itself.
+    assert correlation_power(0.0, 20) == pytest.approx(0.0492594185, abs=1e-10)
 
 
 def test_what_has_no_power_is_refused():
