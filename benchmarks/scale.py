@@ -99,7 +99,7 @@ class Benchmark:
         if kind == PEER:
             return ["llmcompressor", str(model), str(self._tokens(model)), str(out)]
         words = ["laaciq", "quantize", str(model), "--texts", given.texts, "--served-bound", given.served_bound]
-        words += ["--languages", given.languages] if given.languages else []
+        words += ["--languages", ",".join(self._texts.languages)]
         if kind == GPTQ:
             words += ["--method", "gptq", "--bits", "4"]
         else:
@@ -164,7 +164,7 @@ def main() -> None:
         "--rows", default=",".join(KINDS), help=f"in this order; {STREAMED} is for {STREAMED_SIZE} alone"
     )
     parser.add_argument("--texts", default=BUILTIN)
-    parser.add_argument("--languages", default="", help="default: all of the texts")
+    parser.add_argument("--languages", default="", help="default: those of the reference model, or all of other texts")
     parser.add_argument("--budget", default="4.25")
     parser.add_argument("--served-bound", default="1000", help="random models serve no language well")
     parser.add_argument("--gpu-memory", default="24GB", help="given to laaciq on a GPU; '' gives none")
