@@ -29,10 +29,15 @@ class Work:
     calls: float = 0.0
 
     def __add__(self, other: Work) -> Work:
-        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Work(
+            self.products + other.products,
+            self.factorizations + other.factorizations,
+            self.elements + other.elements,
+            self.calls + other.calls,
+        )
 
     def __mul__(self, times: float) -> Work:
-        return Work(*(times * amount for amount in astuple(self)))
+        return Work(times * self.products, times * self.factorizations, times * self.elements, times * self.calls)
 
     def seconds(self, speed: Speed) -> float:
         return sum(amount / rate for amount, rate in zip(astuple(self), astuple(speed), strict=True))

@@ -82,11 +82,13 @@ def prepare(
 
 def _require_rows(model: LanguageModel, passage: ScoredPassage) -> None:
     """A vocabulary may have more rows than the tokenizer has tokens, to fill it up; it may not have fewer than a text needs."""
+    rows = model.vocabulary
     for sequence in passage.sequences:
         tokens = (*sequence.inputs, *(sequence.decoder or ()), *sequence.targets)
-        if (wrong := next((token for token in tokens if not 0 <= token < model.vocabulary), None)) is not None:
+        if tokens and not 0 <= min(tokens) <= max(tokens) < rows:
+            wrong = next(token for token in tokens if not 0 <= token < rows)
             raise BrokenModel(
-                f"{model.folder.name} has {model.vocabulary} tokens in its embeddings, and its tokenizer or config.json gives token {wrong}: "
+                f"{model.folder.name} has {rows} tokens in its embeddings, and its tokenizer or config.json gives token {wrong}: "
                 "they are those of another model, or damaged; copy both again"
             )
 
