@@ -28,10 +28,13 @@ from benchmarks.system_calls import watch
 from laaciq.engine.file_list import FILE_LIST, PARTIAL, STAGING
 from laaciq.engine.files import write_text
 from laaciq.engine.lock import LOCK
+from laaciq.options import VERBS
 
 LANGUAGES = ("eng", "swa")
 _OPTIONS = ["--texts", "../../texts", "--served-bound", "100", "--json"]
-# They run in a folder of their own, and write to `out`.
+# What is in the weights, losses by rounding, and the same text in more tokens.
+_CLAIMS = ["--claims", "effective-kurtosis,tokens-cause-loss"]
+# They run in a folder of their own, and write to `out`. The lab also writes the checkpoint with outliers to `laaciq-runs`.
 COMMANDS = {
     "run": ["run", "../../model", *_OPTIONS, "--out", "out"],
     "quantize": ["quantize", "../../model", *_OPTIONS, "--budget", "4.5", "--out", "out"],
@@ -39,6 +42,8 @@ COMMANDS = {
     "plan": ["plan", "../../model", *_OPTIONS, "--budget", "4.5", "--out", "out"],
     "gateway": ["gateway", "../../model", *_OPTIONS, "--protect", "1", "--out", "out"],
     "tasks": ["tasks", "out", "--texts", "../../texts", "--languages", "eng"],
+    "intervene": ["intervene", "../../model", *_OPTIONS, "--kurtosis", "20", "--out", "out"],
+    "lab run": ["lab", "run", "../../model+outliers", *_OPTIONS, *_CLAIMS, "--out", "out"],
 }
 # What a process leaves only if it was killed.
 _LEFT_BEHIND = (STAGING, LOCK, PARTIAL)
@@ -50,7 +55,8 @@ _HANGS_AFTER = 300.0
 
 def prepare_commands(commands: Iterable[str], folder: Path) -> None:
     """Import what these commands import when they need it, and write a random model of two blocks and twenty short passages per language."""
-    modules = [f"laaciq.commands.{command}" for command in commands]
+    verbs = {kind.typed_verb(): verb for verb, kind in VERBS.items()}
+    modules = [f"laaciq.commands.{verbs[command]}" for command in commands]
     if set(commands) - {"tasks"}:
         modules += [
             module.name

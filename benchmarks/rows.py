@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from laaciq.corpus import Texts
-from laaciq.engine.store import RunFolder, key_of
+from laaciq.engine.run_folder import RunFolder
+from laaciq.engine.store import key_of
 from laaciq.evaluation.degradation import COLLAPSE_FACTOR
 from laaciq.models import LanguageModel
 from laaciq.stats.estimate import Estimate

@@ -28,7 +28,8 @@ from benchmarks.scale_tables import print_tables
 from laaciq import reference
 from laaciq.corpus import Texts, read_split
 from laaciq.engine.environment import version_words
-from laaciq.engine.store import RunFolder, key_of
+from laaciq.engine.run_folder import RunFolder
+from laaciq.engine.store import key_of
 from laaciq.models import find_model
 from laaciq.models.loading import skeleton
 from laaciq.options import BUILTIN, MeasureOptions

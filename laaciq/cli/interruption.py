@@ -14,7 +14,10 @@ from laaciq.engine.escaping import shell_command
 
 # Commands that write finished parts to a folder, and go on from there when they are run again.
 RESUMABLE = frozenset(
-    {"run", "plan", "quantize", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"}
+    {
+        *("run", "plan", "quantize", "evaluate", "compare", "profile", "sensitivity", "sweep", "gateway", "mixture"),
+        *("intervene", "lab run"),
+    }
 )
 
 
@@ -47,8 +50,8 @@ def interruptible() -> Iterator[None]:
 def interruption_message(arguments: Sequence[str]) -> str:
     """One line that says how to resume; `arguments` are those of the process, `sys.argv`."""
     program, *words = arguments
-    command = next((word for word in words if not word.startswith("-")), None)
-    if command not in RESUMABLE:
+    typed = [word for word in words if not word.startswith("-")]
+    if not {" ".join(typed[:1]), " ".join(typed[:2])} & RESUMABLE:
         return "Interrupted."
     return f"Interrupted. Continue with: {shell_command([*_program(program), *words])}"
 

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from laaciq.cli.printing import print_lines, print_table
 from laaciq.cli.verbs import Call, Out, calls_verb
-from laaciq.engine.escaping import shell_command
-from laaciq.options import PlanOptions
+from laaciq.engine.escaping import command_words, shell_command
+from laaciq.options import PlanOptions, QuantizeOptions
 
 if TYPE_CHECKING:
     from laaciq.planning.results import Planning
@@ -36,9 +36,9 @@ def plan(planning: Planning, call: Call[PlanOptions]) -> None:
         f"Size: {size.block_bits_per_weight:.2f} bits per weight in the blocks, {size.model_bits_per_weight:.2f} over the whole model."
         + (in_file if rules.bits_per_weight is not None else ""),
     )
-    print_lines(
-        f"Next: {shell_command(['laaciq', 'quantize', call.options.model, '--plan', str(call.out), '--out', 'checkpoint'])}"
-    )
+    following = call.options.carried_over(QuantizeOptions, plan=str(call.out))
+    words = [*command_words(following.command), *call.settings_for(QuantizeOptions), "--out", "checkpoint"]
+    print_lines(f"Next: {shell_command(words)}")
 
 
 def _bits_table(planning: Planning) -> Table:

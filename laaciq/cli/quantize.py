@@ -9,8 +9,8 @@ from rich.table import Table
 from laaciq.cli import options as shared
 from laaciq.cli.printing import print_json, print_lines, print_table
 from laaciq.cli.verbs import Call, Out, calls_verb
-from laaciq.engine.escaping import shell_command
-from laaciq.options import METHODS, QuantizeOptions
+from laaciq.engine.escaping import command_words, shell_command
+from laaciq.options import METHODS, EvaluateOptions, QuantizeOptions
 
 if TYPE_CHECKING:
     from laaciq.commands.quantize import QuantizeResult
@@ -22,10 +22,12 @@ def quantize(result: QuantizeResult, call: Call[QuantizeOptions]) -> None:
     from laaciq.cli.tables import size_sentence
 
     folders = list(result.folders.values())
+    following = call.options.carried_over(EvaluateOptions, checkpoint=folders[0], against=call.options.model)
+    words = [*command_words(following.command), *call.settings_for(EvaluateOptions)]
     print_table(size_sentence(result.plans))
     print_lines(
         *(f"Written: {folder}" for folder in folders),
-        f"Next: {shell_command(['laaciq', 'evaluate', folders[0], '--against', call.options.model])}",
+        f"Next: {shell_command(words)}",
     )
 
 

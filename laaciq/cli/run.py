@@ -26,7 +26,9 @@ def run(result: RunResult, call: Call[RunOptions]) -> None:
     print_table(run_table(result))
     print_lines(f"Report: {call.out / 'report.html'}")
     size = result.plans.first.size.block_bits_per_weight
-    print_lines(*next_steps(result.evaluation, result.options, bits_per_weight=size, folder=call.out))
+    settings = call.settings_for(RunOptions)
+    lines = next_steps(result.evaluation, result.options, bits_per_weight=size, folder=call.out, settings=settings)
+    print_lines(*lines)
 
 
 def run_table(result: RunResult) -> RenderableType:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -13,7 +13,7 @@ import typer
 
 from laaciq.cli import options as shared
 from laaciq.cli.printing import print_json
-from laaciq.options import Options
+from laaciq.options import Options, flag
 
 Chosen = TypeVar("Chosen", bound=Options)
 
@@ -35,10 +35,18 @@ class Out:
 
 @dataclass(frozen=True)
 class Call(Generic[Chosen]):
-    """What the user called: the options, and where the results are."""
+    """What the user called: the options, where the results are, and the settings."""
 
     options: Chosen
     out: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings_for(self, kind: type[Options]) -> list[str]:
+        """Words of the settings that a following command with options of `kind` repeats: those of this call that it takes."""
+        # Not --out and --overwrite: the results of another command belong in another folder.
+        repeated = [p for p in _settings_of(kind) if p.name not in ("overwrite", "as_json")]
+        changed = [p.name for p in repeated if self.settings.get(p.name, p.default) != p.default]
+        return [word for name in changed for word in (flag(name), str(self.settings[name]))]
 
 
 _BESIDE = [
@@ -53,14 +61,18 @@ _BOUNDING = [
 _SHARING = [shared.keyword("workers", shared.Workers, None), shared.keyword("ray", shared.Ray, None)]
 
 
+def _settings_of(kind: type[Options]) -> list[inspect.Parameter]:
+    """What a command takes beside its options and `--out`."""
+    return _BESIDE + (_SHARING if kind.shares_work else []) + (_BOUNDING if kind.bounds_memory else [])
+
+
 def calls_verb(
     kind: type[Chosen], *, out: Out | None = None
 ) -> Callable[[Callable[[Any, Call[Chosen]], None]], Callable[..., None]]:
     """A decorator that turns a function `show(result, call)` into a command. The command calls the verb of the same name in
     `laaciq.commands` with options of `kind`, then shows the result.
     """
-    beside = [(out or Out()).parameter, *_BESIDE]
-    beside += (_SHARING if kind.shares_work else []) + (_BOUNDING if kind.bounds_memory else [])
+    beside = [(out or Out()).parameter, *_settings_of(kind)]
 
     def decorate(show: Callable[[Any, Call[Chosen]], None]) -> Callable[..., None]:
         name = show.__name__
@@ -77,7 +89,7 @@ def calls_verb(
             if as_json:
                 print_json(result)
             else:
-                show(result, Call(options, target))
+                show(result, Call(options, target, keywords))
 
         command.__name__, command.__doc__ = name, show.__doc__
         command.__signature__ = inspect.Signature(beside)  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from laaciq.commands.settings import spells_out
 from laaciq.engine.escaping import command_words
 from laaciq.engine.processes import start_module
 from laaciq.engine.progress import Progress, default_progress
-from laaciq.engine.store import read_marker
+from laaciq.engine.run_folder import read_marker
 from laaciq.errors import BadOption, LaaciqError, OutputConflict, TooLittleMemory
 from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
 from laaciq.options.keywords import BenchKeywords

@@ -12,7 +12,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import validate_repo_id
 
 from laaciq.commands.check import RUN_AGAIN, read_evaluation
-from laaciq.commands.run import BASELINE
+from laaciq.commands.run_and_baseline import BASELINE
 from laaciq.commands.settings import spells_out
 from laaciq.engine.environment import environment_words
 from laaciq.engine.escaping import command_words, shell_command
@@ -20,7 +20,7 @@ from laaciq.engine.file_list import CARD, add_file
 from laaciq.engine.files import free_file, write_text
 from laaciq.engine.input_files import Refusal, is_file, is_folder, is_there, read_text
 from laaciq.engine.json_input import read_record
-from laaciq.engine.store import read_marker
+from laaciq.engine.run_folder import read_marker
 from laaciq.engine.yaml_input import parse_mapping
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.evaluation.results import Evaluation

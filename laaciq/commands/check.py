@@ -16,7 +16,7 @@ from laaciq.commands.settings import spells_out
 from laaciq.engine.escaping import command_words, shell_command
 from laaciq.engine.input_files import Refusal, is_folder, is_there
 from laaciq.engine.json_input import read_record
-from laaciq.engine.store import read_marker
+from laaciq.engine.run_folder import read_marker
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Estimate, Evaluation, LanguageResult
 from laaciq.evaluation.verdict import rough_intervals

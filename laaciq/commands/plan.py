@@ -11,7 +11,7 @@ from typing import Unpack, cast
 from laaciq.commands.opening import open_session
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.engine.files import free_file, write_text
-from laaciq.engine.store import read_marker
+from laaciq.engine.run_folder import read_marker
 from laaciq.options import REFERENCE, PlanOptions
 from laaciq.options.keywords import PlanKeywords
 from laaciq.planning.decision import calibrate, decide

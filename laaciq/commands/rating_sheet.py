@@ -13,7 +13,8 @@ from laaciq.engine.files import write_text
 from laaciq.engine.input_files import is_there
 from laaciq.engine.json_input import read_record
 from laaciq.engine.progress import default_progress
-from laaciq.engine.store import key_of, read_marker
+from laaciq.engine.run_folder import read_marker
+from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.errors import BadOption
 from laaciq.evaluation.continuations import Continuations

@@ -9,13 +9,20 @@ from typing import Unpack
 
 from laaciq.commands.opening import open_session
 from laaciq.commands.profile import PROFILE, known_exposure
-from laaciq.commands.quantize import quantize_plans, write_checkpoints
+from laaciq.commands.run_and_baseline import (
+    StoredArm,
+    arms_of,
+    checkpoint_folder,
+    is_measured,
+    round_ahead,
+    served_texts,
+    store_arm,
+)
 from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.corpus import Texts
 from laaciq.corpus.identification import LanguageIdentifier
 from laaciq.corpus.split import divide_calibration
 from laaciq.engine.display import Displayed
-from laaciq.engine.workers import Pending
 from laaciq.evaluation import estimate
 from laaciq.evaluation.continuations import GenerationResult, compare_continuations
 from laaciq.evaluation.generation_trial import generate_continuations, generated, prompts_per_language
@@ -24,9 +31,8 @@ from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.spread import Spread, spread_of
 from laaciq.evaluation.theory import TheoryFindings, theory_findings
 from laaciq.evaluation.trial import evaluate_trial
-from laaciq.options import REFERENCE, RunOptions, WeightOptions
+from laaciq.options import REFERENCE, RunOptions
 from laaciq.options.keywords import RunKeywords
-from laaciq.planning.baseline import baseline_options
 from laaciq.planning.decision import Decision, calibrate, decide, decision_key, profiled_texts
 from laaciq.planning.description import describe
 from laaciq.planning.estimate import estimate_stages
@@ -34,8 +40,6 @@ from laaciq.planning.results import Planning
 from laaciq.planning.screening import Screening, screen_profile
 from laaciq.profiling.results import Profile
 from laaciq.quantization.calibration import Calibration
-from laaciq.quantization.grid import Layers
-from laaciq.quantization.model import Quantized
 from laaciq.quantization.plan import Plan, PlanSet
 from laaciq.report.figures import render
 from laaciq.report.findings import Findings
@@ -47,10 +51,7 @@ from laaciq.trials.candidate import Checkpoints
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.measurement import Measurement
 from laaciq.trials.session import Session
-from laaciq.trials.tasks import RoundPlan
 
-# Prefixes of the files of the two candidates of a run.
-RUN, BASELINE = "", "baseline/"
 # Stages that workers take part in, if there are any.
 _HANDED_OUT = ("loading", "baseline: rounding", "measuring")
 # The profile that decides which languages are served, where a method needs no more.
@@ -100,38 +101,6 @@ def run(model: str | Path = REFERENCE, **keywords: Unpack[RunKeywords]) -> RunRe
         return chain.run()
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One way to store the model within a run: the requested one, or the baseline. `prefix` begins its file names."""
-
-    prefix: str
-    options: WeightOptions
-    key: str
-
-    @property
-    def trial(self) -> str:
-        """The name of its measurements."""
-        return self.prefix.strip("/") or "run"
-
-    @property
-    def checkpoint(self) -> str:
-        return f"{self.prefix}checkpoint"
-
-    @property
-    def plans(self) -> str:
-        return f"{self.prefix}plans.json"
-
-
-@dataclass(frozen=True)
-class StoredArm:
-    """An arm with written checkpoints. `test` holds the languages that they serve."""
-
-    arm: Arm
-    decision: Decision
-    candidate: Checkpoints
-    test: Texts
-
-
 @dataclass
 class Chain:
     """The stages of a run."""
@@ -145,10 +114,10 @@ class Chain:
         screening = screen_profile(profile, bits=options.nominal_bits)
         decides = session.profile(self._profiled, name=self._deciding)
         calibration = Calibration(decides, session.split.calibration, session.options, session.split.validation)
-        arms = self._arms(decides)
+        arms = arms_of(session, options, decides)
         # A worker rounds the baseline while this process plans.
-        ahead = {arm.prefix: self._round_ahead(arm, calibration) for arm in arms[1:] if session.workers.apart}
-        stored = [self._store(arm, calibration, ahead.get(arm.prefix)) for arm in arms]
+        ahead = {arm.prefix: round_ahead(session, arm, calibration) for arm in arms[1:] if session.workers.apart}
+        stored = [store_arm(session, arm, calibration, ahead.get(arm.prefix)) for arm in arms]
         main = stored[0]
         # Languages lack a checkpoint only with --separate, which has no baseline: all arms are measured on the same text.
         measured = session.measure([arm.candidate for arm in stored], main.test)
@@ -197,53 +166,6 @@ class Chain:
                 files[figure_title(relation)] = file
         return files
 
-    def _arms(self, profile: Profile) -> list[Arm]:
-        arms = [(RUN, self.options.quantizing()), (BASELINE, baseline_options(self.options, profile))]
-        return [
-            Arm(prefix, options, decision_key(self.session, options)) for prefix, options in arms if options is not None
-        ]
-
-    def _round_ahead(self, arm: Arm, calibration: Calibration) -> Pending[Layers] | None:
-        """The layers of an arm that needs no planning, from a worker; None if its checkpoint is there."""
-        if self.session.store.valid(arm.checkpoint, arm.key):
-            return None
-        decision = decide(self.session, arm.options, calibration)
-        return self.session.submit(RoundPlan(arm.trial, decision.plans.first))
-
-    def _store(self, arm: Arm, calibration: Calibration, ahead: Pending[Layers] | None) -> StoredArm:
-        """Decide how the model is stored, and write its checkpoints. `ahead` are its layers, if a worker rounds them."""
-        session = self.session
-        decision = session.store.result(arm.plans, Decision, arm.key, lambda: decide(session, arm.options, calibration))
-        root = self._checkpoint(session, arm.checkpoint, arm.key, decision.plans, calibration, ahead)
-        test = self._with_checkpoint(decision.plans)
-        if left_out := [code for code in session.split.test.languages if code not in test.languages]:
-            session.progress.say(f"Not served, so without a checkpoint: {', '.join(left_out)}.")
-        return StoredArm(arm, decision, Checkpoints(arm.trial, arm.key, decision.plans, root), test)
-
-    @staticmethod
-    def _checkpoint(
-        session: Session,
-        name: str,
-        key: str,
-        plans: PlanSet,
-        calibration: Calibration | None,
-        ahead: Pending[Layers] | None = None,
-    ) -> Path:
-        """The folder of checkpoints, written unless it is there. What was kept of their layers in case of a kill is not needed after it."""
-        quantized: dict[str, Quantized] = {}
-        if not session.store.valid(name, key):
-            quantized = quantize_plans(session, plans, calibration) if ahead is None else {"": (ahead.result(), {})}
-        root = session.store.folder(name, key, lambda folder: write_checkpoints(session, plans, folder, quantized))
-        for plan in plans.plans.values():
-            if (blocks := session.rounded_blocks(plan, calibration)) is not None:
-                blocks.drop()
-        return root.absolute()
-
-    def _with_checkpoint(self, plans: PlanSet) -> Texts:
-        """Test text of the languages that some checkpoint serves."""
-        test = self.session.split.test
-        return test.select([code for code in test.languages if plans.serves(code)])
-
     def _evaluate(self, stored: StoredArm, measured: dict[str, Measurement]) -> Evaluation:
         evaluation = evaluate_trial(self.session, measured, stored.test, quantized=describe(stored.decision.plans))
         self.session.store.write(f"{stored.arm.prefix}evaluation.json", evaluation.model_dump_json(indent=1))
@@ -266,7 +188,7 @@ class Chain:
         plans = session.store.result(
             "plans.json", Decision, key, lambda: decide(session, stored.arm.options, calibration)
         ).plans
-        root = self._checkpoint(session, "checkpoint", key, plans, calibration)
+        root = checkpoint_folder(session, "checkpoint", key, plans, calibration)
         (measured,) = session.measure([Checkpoints("run", key, plans, root)], stored.test)
         return evaluate_trial(session, measured, stored.test, quantized=describe(plans))
 
@@ -321,20 +243,13 @@ class Chain:
         profiles = {PROFILE: session.split.calibration, self._deciding: self._profiled}
         if not all(store.valid(name, session.profile_key(texts)) for name, texts in profiles.items()):
             return False
-        arms = self._arms(store.read(self._deciding, Profile))
-        if not all(self._arm_done(arm) for arm in arms) or self.options.draws > 1:
+        arms = arms_of(session, self.options, store.read(self._deciding, Profile))
+        if not all(is_measured(session, arm) for arm in arms) or self.options.draws > 1:
             return False
-        test = self._with_checkpoint(store.read(arms[0].plans, Decision).plans)
+        test = served_texts(session.split.test, store.read(arms[0].plans, Decision).plans)
         if self.options.generate and not generated(session, arms[0].key, test, prompts=self._prompts):
             return False
         return not self.options.numeric_check
-
-    def _arm_done(self, arm: Arm) -> bool:
-        store = self.session.store
-        if not (store.valid(arm.plans, arm.key) and store.valid(arm.checkpoint, arm.key)):
-            return False
-        test = self._with_checkpoint(store.read(arm.plans, Decision).plans)
-        return not self.session.pending(f"{arm.trial}/test", arm.key, test)
 
 
 def _findings(result: RunResult, profile: Profile, plots: Mapping[str, str]) -> Findings:

@@ -10,7 +10,8 @@ from laaciq.commands.profile import known_exposure
 from laaciq.commands.settings import Settings, read_keywords, spells_out
 from laaciq.engine.progress import default_progress
 from laaciq.engine.recipe import RECIPE, recipe_of
-from laaciq.engine.store import MemoryStore, RunFolder, Store
+from laaciq.engine.run_folder import RunFolder
+from laaciq.engine.store import MemoryStore, Store
 from laaciq.engine.workers import make_workers
 from laaciq.errors import BadOption
 from laaciq.lab.claim import Claim

@@ -13,7 +13,7 @@ from laaciq.engine.file_list import content_of
 from laaciq.engine.files import write_text
 from laaciq.engine.output import OutputFolder
 from laaciq.engine.progress import Progress
-from laaciq.engine.store import MARKER
+from laaciq.engine.run_folder import MARKER
 from laaciq.errors import OutputConflict
 
 Result = TypeVar("Result", bound=BaseModel)

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -98,6 +98,16 @@ class Options(StrictModel, allow_inf_nan=False):
     def group(self, kind: type[Group]) -> Group:
         """Only the options of one group."""
         return kind(**self.model_dump(include=set(kind.model_fields)))
+
+    def carried_over(self, kind: type[Group], *, without: Collection[str] = (), **changed: Any) -> Group:
+        """Options of a command that follows this one: what the user gave, as far as it has an effect there, and what is `changed`."""
+        names = self.model_fields_set & kind.model_fields.keys() - changed.keys() - set(without)
+        while True:
+            options = kind(**{name: getattr(self, name) for name in names}, **changed)
+            unread = {n for condition in kind._all_conditions() for n in names if condition.obstacle(options, n)}
+            if not unread:
+                return options
+            names -= unread
 
     @property
     def command(self) -> str:

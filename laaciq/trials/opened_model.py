@@ -15,7 +15,8 @@ from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.environment import versions
 from laaciq.engine.progress import Progress, default_progress
 from laaciq.engine.recipe import RECIPE
-from laaciq.engine.store import MemoryStore, RunFolder, Store, SubStore, key_of
+from laaciq.engine.run_folder import RunFolder
+from laaciq.engine.store import MemoryStore, Store, SubStore, key_of
 from laaciq.engine.workers import ThisProcess, Workers
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.left_alone import announced_left_alone

@@ -54,6 +54,9 @@ def test_an_interrupted_command_ends_with_one_line(tmp_path, command, number, st
     [
         (["/venv/laaciq/__main__.py", "plan"], f"Interrupted. Continue with: {sys.executable} -m laaciq plan"),
         (["/opt/bin/laaciq", "sweep", "a b"], "Interrupted. Continue with: /opt/bin/laaciq sweep 'a b'"),
+        (["/opt/bin/laaciq", "lab", "run", "m"], "Interrupted. Continue with: /opt/bin/laaciq lab run m"),
+        (["/opt/bin/laaciq", "intervene"], "Interrupted. Continue with: /opt/bin/laaciq intervene"),
+        (["/opt/bin/laaciq", "lab", "list"], "Interrupted."),
         (["/opt/bin/laaciq", "export", "--out", "run"], "Interrupted."),
         (["/opt/bin/laaciq"], "Interrupted."),
     ],

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import laaciq
 from laaciq.cli import app
-from laaciq.engine.store import RunFolder
+from laaciq.engine.run_folder import RunFolder
 from laaciq.errors import BadOption, LaaciqError, OutputConflict
 from laaciq.evaluation import Evaluation
 from laaciq.evaluation.verdict import percent, percent_estimate

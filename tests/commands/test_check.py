@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 import laaciq
 from laaciq.cli import app
 from laaciq.commands.check import judge
-from laaciq.engine.store import RunFolder
+from laaciq.engine.run_folder import RunFolder
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Disparity, Estimate, Evaluation, LanguageResult, Likelihood, Summary
 

@@ -12,9 +12,11 @@ from laaciq.commands.settings import Settings
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models import offloading
 from laaciq.trials import memory
+from tests.short_texts import write_short_texts
 from tests.tiny import ARCHITECTURES, save_tiny
 
-OPTIONS = {"languages": ["eng", "swa"], "passages": 3, "served_bound": 100, "device": "cpu", "budget": 4.0}
+LANGUAGES = ["eng", "swa", "hin"]
+OPTIONS = {"passages": 3, "served_bound": 100, "device": "cpu", "budget": 4.0}
 
 
 @pytest.fixture
@@ -26,32 +28,30 @@ def one_block_at_a_time(monkeypatch):
 
 
 def run(model, out, texts, **options):
-    laaciq.run(model, texts=texts, out=out, **{**OPTIONS, **options})
+    """What it returns, and what it writes."""
+    returned = laaciq.run(model, texts=texts, out=out, **{**OPTIONS, **options})
     results = {
         path.name: json.loads(path.read_text()) for path in sorted(out.rglob("*.json")) if "keys" not in path.parts
     }
     checkpoint = (out / "checkpoint" / "model.safetensors").read_bytes()
-    return {name: result for name, result in results.items() if name != "run.json"}, checkpoint
+    return returned, ({name: result for name, result in results.items() if name != "run.json"}, checkpoint)
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Short ones."""
-    folder = tmp_path_factory.mktemp("texts")
-    builtin = laaciq.read_texts().select(["eng", "swa"])
-    for code, passages in builtin.by_language.items():
-        (folder / f"{code}.txt").write_text(
-            "\n".join(text[:60] for text in passages.texts[:16]) + "\n", encoding="utf-8"
-        )
-    return folder
+    return write_short_texts(tmp_path_factory.mktemp("texts"), LANGUAGES, passages=16)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_offloaded_at_every_stage_the_chain_gives_the_same(architecture, tmp_path, texts, request):
+def test_every_architecture_goes_through_the_chain_and_gives_the_same_offloaded(architecture, tmp_path, texts, request):
     model = save_tiny(architecture, tmp_path / "model")
-    expected = run(model, tmp_path / "whole", texts)
+    result, expected = run(model, tmp_path / "whole", texts)
+    assert {r.language for r in result.evaluation.languages} == set(LANGUAGES)
+    assert all(r.kl_per_token > 0 for r in result.evaluation.languages)
+    again = laaciq.evaluate(tmp_path / "whole/checkpoint", against=model, texts=texts, passages=3, served_bound=100)
+    assert again.languages == result.evaluation.languages
     request.getfixturevalue("one_block_at_a_time")
-    given = run(model, tmp_path / "offloaded", texts, host_memory="4GB")
+    _, given = run(model, tmp_path / "offloaded", texts, host_memory="4GB")
     assert given == expected
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from laaciq.engine.file_list import FILE_LIST
-from laaciq.engine.store import RunFolder
+from laaciq.engine.run_folder import RunFolder
 from laaciq.errors import LaaciqError
 from laaciq.quantization.plan import PlanSet
 from tests.report.test_report import PLAN

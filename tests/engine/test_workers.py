@@ -11,7 +11,8 @@ import pytest
 
 from laaciq.engine.placement import Machine, Place, place_workers
 from laaciq.engine.progress import Progress
-from laaciq.engine.store import MemoryStore, RunFolder, SubStore
+from laaciq.engine.run_folder import RunFolder
+from laaciq.engine.store import MemoryStore, SubStore
 from laaciq.engine.worker import TaskFailed
 from laaciq.engine.worker_pool import ATTEMPTS, ProcessDied, WorkerPool
 from laaciq.engine.workers import ThisProcess, make_workers

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from laaciq.errors import BadOption
-from laaciq.options import VERBS, CompareOptions, RunOptions, WeightOptions
+from laaciq.options import VERBS, CompareOptions, PlanOptions, QuantizeOptions, RunOptions, WeightOptions
 from tests.options.values import required, value
 
 
@@ -82,6 +82,14 @@ def test_the_command_names_what_differs_from_the_defaults():
     )
     assert VERBS["check"](run="folder", max_degradation=0.05).command == "laaciq check folder --max-D 0.05"
     assert VERBS["survey"](models=("a", "b")).command == "laaciq survey a b"
+
+
+def test_a_following_command_gets_what_was_given_and_has_an_effect_there():
+    """A plan is carried out on the texts that it was made for. What its file decides is not repeated, nor refused."""
+    planned = PlanOptions.of(texts="mine", seed=3, budget=4.5, hold_out=("swa",), served_bound=9.0)
+    following = planned.carried_over(QuantizeOptions, plan="plan.json")
+    assert following.command == "laaciq quantize --texts mine --seed 3 --plan plan.json"
+    following.refuse_unread()
 
 
 def test_unknown_names_are_answered_with_the_nearest():

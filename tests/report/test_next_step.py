@@ -14,9 +14,9 @@ BROKEN = FINE | {"tam": 5.57}
 COLLAPSED = FINE | {"tam": 20.0}
 
 
-def steps(degradation, *, bits_per_weight=4.25, not_served=(), **options):
-    result = evaluation(degradation, not_served=not_served)
-    return next_steps(result, RunOptions.of(**options), bits_per_weight=bits_per_weight, folder=Path("a run"))
+def steps(degradation, *, bits_per_weight=4.25, not_served=(), settings=(), **options):
+    result, chosen = evaluation(degradation, not_served=not_served), RunOptions.of(**options)
+    return next_steps(result, chosen, bits_per_weight=bits_per_weight, folder=Path("a run"), settings=settings)
 
 
 def command(lines):
@@ -51,8 +51,23 @@ def test_a_broken_language_under_the_default_method_asks_for_one_more_bit_per_we
     assert command(lines) == ["laaciq", "run", "--budget", "3.26"]
 
 
+def test_a_proposed_run_repeats_every_option_that_has_an_effect_on_it():
+    repeated = {"texts": "folder", "generate": True, "prompts": 8, "draws": 2, "allow_left_alone": True, "tune": 1}
+    words = "--texts folder --allow-left-alone --tune 1 --draws 2 --generate --prompts 8"
+    planned = repeated | {"runtime": "vllm", "baseline": False}
+    # What only the other method reads is left out, and so is a plan file.
+    other = steps(BROKEN, method="rtn", bits=3, keep=1.0, keep_by="saliency", **repeated)
+    assert sorted(command(other)) == sorted(f"laaciq run --bits 3 {words}".split())
+    more_bits = steps(BROKEN, bits_per_weight=2.2, budget=2.25, settings=("--device", "cpu"), **planned)
+    expected = f"laaciq run --budget 3.25 --no-baseline --runtime vllm {words} --device cpu"
+    assert sorted(command(more_bits)) == sorted(expected.split())
+    assert command(steps(BROKEN, plan="plan.json", seed=2)) == ["laaciq", "run", "--seed", "2", "--budget", "5.25"]
+
+
 def test_where_bits_are_ample_the_blocks_are_to_blame():
     assert command(steps(BROKEN, bits_per_weight=8.25, model="m")) == ["laaciq", "sensitivity", "m"]
+    lines = steps(BROKEN, bits_per_weight=8.25, texts="folder", bits=8, generate=True, settings=("--workers", "2"))
+    assert command(lines) == ["laaciq", "sensitivity", "--texts", "folder", "--bits", "8", "--workers", "2"]
 
 
 def test_all_broken_languages_are_counted():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from laaciq.engine import environment
-from laaciq.engine.store import RunFolder, read_marker
+from laaciq.engine.run_folder import RunFolder, read_marker
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.decision import decision_key
 from laaciq.planning.planner import Planner
