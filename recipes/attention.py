@@ -17,12 +17,18 @@ PLAIN, EXTRA_LOGIT = "softmax", "softmax1"
 _PLACES = 8
 
 
+def register() -> None:
+    """Let transformers know this attention. Without it, `laaciq` refuses checkpoints that were trained with it."""
+    AttentionInterface.register(EXTRA_LOGIT, attend)
+    AttentionMaskInterface.register(EXTRA_LOGIT, sdpa_mask)
+
+
 def use_attention(model: PreTrainedModel, name: str) -> None:
-    """A checkpoint does not hold which softmax it was trained with: this has to be said whenever it is loaded."""
+    """A loaded checkpoint has the plain softmax: this has to be called again. Its config.json names the softmax that it was trained with."""
     if name == EXTRA_LOGIT:
-        AttentionInterface.register(EXTRA_LOGIT, attend)
-        AttentionMaskInterface.register(EXTRA_LOGIT, sdpa_mask)
+        register()
         model.config._attn_implementation = EXTRA_LOGIT
+        model.config.attention_softmax = EXTRA_LOGIT
     elif name != PLAIN:
         raise SystemExit(f"unknown attention {name!r}: give {PLAIN!r} or {EXTRA_LOGIT!r}")
 

@@ -36,7 +36,7 @@ def parse() -> argparse.Namespace:
 
 def measure(folder: Path, *, device: str, passages: int | None) -> None:
     import torch
-    from attention import use_attention
+    from attention import register, use_attention
 
     from laaciq.corpus import read_split
     from laaciq.models import find_model, load
@@ -47,6 +47,7 @@ def measure(folder: Path, *, device: str, passages: int | None) -> None:
     training = json.loads((folder / "training.json").read_text())
     table = json.loads((folder / "languages.json").read_text())
     recipe = training["recipe"]
+    register()
     model = load(find_model(folder), device=device, dtype=torch.float32)
     use_attention(model.module, recipe["model"]["attention"])
     split = read_split(BUILTIN).select([row["language"] for row in table])

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from laaciq.errors import BrokenModel
 from laaciq.models.folder import ModelFolder
 
 # Without it, transformers asks on standard input whether to run the code of a folder.
@@ -21,6 +23,7 @@ def read_config(folder: ModelFolder) -> Any:
     config = AutoConfig.from_pretrained(folder.path, **NO_CODE, **gguf_option(folder))
     for part in _parts(config):
         _forget_code(part.__dict__)
+    _require_softmax(folder, config)
     config._attn_implementation = None
     config._experts_implementation = None
     return config
@@ -32,6 +35,18 @@ def read_tokenizer(folder: ModelFolder) -> Any:
     _forget_code(tokenizer.__dict__)
     _forget_code(tokenizer.init_kwargs)
     return tokenizer
+
+
+def _require_softmax(folder: ModelFolder, config: Any) -> None:
+    """Raise an error for a model that was trained with another softmax (`recipes/attention.py`), unless this process has registered it:
+    transformers would take the plain one, and all figures would be wrong.
+    """
+    softmax = getattr(config, "attention_softmax", None)
+    if softmax is not None and softmax not in ALL_ATTENTION_FUNCTIONS:
+        raise BrokenModel(
+            f"{folder.name} was trained with attention_softmax = {softmax!r} (config.json), which transformers does not have: measure it with "
+            "recipes/measure_variants.py"
+        )
 
 
 def gguf_option(folder: ModelFolder) -> dict[str, Any]:

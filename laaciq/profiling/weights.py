@@ -72,7 +72,8 @@ def scan_weights(
 
 
 def tensor_statistics(name: str, tensor: torch.Tensor) -> WeightStatistics:
-    """Statistics of one floating tensor that is not empty."""
+    """Statistics of one floating tensor that is not empty. They are computed by numpy, in host memory."""
+    tensor = tensor.cpu()
     top: PatternHistogram | LargestMagnitudes
     try:
         if tensor.dtype in histogram.DTYPES:

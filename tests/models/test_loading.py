@@ -6,6 +6,7 @@ from safetensors.torch import load_file, save_file
 
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import find_model, load, stream_tensors
+from laaciq.models.loading import skeleton
 from tests.tiny import save_tiny
 
 
@@ -107,3 +108,12 @@ def test_the_fingerprint_follows_the_weights(tmp_path):
     first = find_model(save_tiny("llama", tmp_path / "a")).fingerprint
     assert find_model(save_tiny("llama", tmp_path / "b")).fingerprint == first
     assert find_model(save_tiny("llama", tmp_path / "c", seed=1)).fingerprint != first
+
+
+def test_a_model_that_was_trained_with_another_softmax_is_refused(tmp_path):
+    folder = save_tiny("llama", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"attention_softmax": "softmax0"}))
+    for read in (load, skeleton):
+        with pytest.raises(BrokenModel, match=r"trained with attention_softmax = 'softmax0'.*measure_variants"):
+            read(find_model(folder))

@@ -221,3 +221,20 @@ def test_a_file_cut_short_is_named(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(whole[:-10])
     with pytest.raises(BrokenModel, match=r"model\.safetensors is broken or cut short"):
         scan_weights(ModelFolder("m", tmp_path))
+
+
+class OnGpu(torch.Tensor):
+    """Like a tensor on a GPU: numpy reads it, and what is computed from it, only after it was copied to the host."""
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+    def numpy(self):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_on_a_gpu_are_read_too(dtype):
+    """Of GGUF models the loaded tensors are read, wherever they are."""
+    weights = torch.randn(20, 30, generator=torch.Generator().manual_seed(0)).to(dtype)
+    assert tensor_statistics("w", weights.as_subclass(OnGpu)) == tensor_statistics("w", weights)

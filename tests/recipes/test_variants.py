@@ -1,3 +1,4 @@
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -59,6 +60,8 @@ def test_a_variant_is_trained_measured_and_read_back(recipes, tmp_path):
     train_variants.prepare(ROOT / "laaciq/reference/texts/test", recipe, prepared)
     folder = tmp_path / "softmax1-2"
     train_variants.train_one(train_variants.variant_recipe(recipe, "softmax1", 2), prepared, folder, "cpu")
+    # Without this entry, other programs would load it with the plain softmax in silence.
+    assert json.loads((folder / "config.json").read_text())["attention_softmax"] == "softmax1"
     measure_variants.measure(folder, device="cpu", passages=3)
     measure_variants.gather([folder], tmp_path / "variants.json")
     (variant,) = Variants.read(tmp_path / "variants.json").of("softmax1")
