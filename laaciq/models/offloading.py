@@ -42,7 +42,7 @@ class OffloadedBlocks:
         *,
         recomputing: Recomputing | None = recorded_first,
     ) -> None:
-        self.source, self.device, self._recomputing = source, device, recomputing
+        self.source, self.device, self.recomputing = source, device, recomputing
         self._blocks = dict(blocks)
         self._homes = {index: list(_slots(block)) for index, block in blocks.items()}
         self._users: Counter[int] = Counter()
@@ -86,8 +86,8 @@ class OffloadedBlocks:
             with self.present(index):
                 return forward(*arguments, **options)
 
-        if self._recomputing is not None and torch.is_grad_enabled():
-            return self._recomputing(run, arguments, options)
+        if self.recomputing is not None and torch.is_grad_enabled():
+            return self.recomputing(run, arguments, options)
         return run(*arguments, **options)
 
 

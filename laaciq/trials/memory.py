@@ -18,7 +18,7 @@ from laaciq.scoring.operations import ModelShape
 # Models that `run` holds at once: the original, and two candidates.
 _MODELS = 3
 # CUDA's own memory, outside torch's, and what lies idle between its pieces.
-_CUDA_CONTEXT, _USABLE = 900 * 2**20, 0.94
+_CUDA_CONTEXT, _USABLE = 1100 * 2**20, 0.94
 _UNITS = {"B": 1, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 # Share of host memory that may be pinned.
 _PINNED = 0.7
