@@ -26,40 +26,38 @@ def recorded_first(block: Callable[..., Any], arguments: tuple[Any, ...], option
 
 
 def recorded_last(block: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Only the second run records operations; `Recomputing`. Gradients are the same to the last digit. Where blocks share inputs, as a
-    decoder's share what the encoder returns, that depends on the order of sums, which only `recorded_first` keeps.
+    """Only the second run records operations; `Recomputing`. Gradients are the same to the last digit, unless several blocks read the same
+    tensors: the order of sums over these is kept by `recorded_first` alone, which also serves if more than the first argument has gradients.
     """
-    leaves, structure = tree_flatten((arguments, options))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    if len(places) > 1:
+    hidden, *others = arguments or (None,)
+    leaves, _ = tree_flatten((others, options))
+    if hidden is None or any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
         return recorded_first(block, arguments, options)
-    entering = leaves[places[0]] if places else None
-    others = [None if place in places else leaf for place, leaf in enumerate(leaves)]
-    returned_structure: Any = None
+    structure: Any = None
 
-    def run(hidden: torch.Tensor | None) -> tuple[Any, ...]:
-        nonlocal returned_structure
-        given = [hidden if place in places else leaf for place, leaf in enumerate(others)]
-        arguments, options = tree_unflatten(given, structure)
-        returned, returned_structure = tree_flatten(block(*arguments, **options))
+    def run(hidden: torch.Tensor) -> tuple[Any, ...]:
+        nonlocal structure
+        returned, structure = tree_flatten(block(hidden, *others, **options))
         return tuple(returned)
 
-    # Parameters that the block reads may have gradients where its inputs have none.
+    # Parameters that the block reads may have gradients where what enters it has none.
     always = torch.empty(0, requires_grad=True)
-    return tree_unflatten(list(_RunTwice.apply(always, run, entering)), returned_structure)
+    return tree_unflatten(list(_RunTwice.apply(always, run, hidden)), structure)
 
 
 class _RunTwice(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, always: torch.Tensor, run: Callable[..., tuple[Any, ...]], entering: Any) -> tuple[Any, ...]:
+    def forward(
+        ctx: Any, always: torch.Tensor, run: Callable[..., tuple[Any, ...]], hidden: torch.Tensor
+    ) -> tuple[Any, ...]:
         ctx.run = run
-        ctx.save_for_backward(entering)
-        return run(entering)
+        ctx.save_for_backward(hidden)
+        return run(hidden)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         (entering,) = ctx.saved_tensors
-        hidden = None if entering is None else entering.detach().requires_grad_()
+        hidden = entering.detach().requires_grad_(ctx.needs_input_grad[2])
         with torch.enable_grad():
             returned = ctx.run(hidden)
         ends = [
@@ -68,4 +66,4 @@ class _RunTwice(torch.autograd.Function):
             if gradient is not None and isinstance(tensor, torch.Tensor) and tensor.requires_grad
         ]
         torch.autograd.backward([tensor for tensor, _ in ends], [gradient for _, gradient in ends])
-        return None, None, None if hidden is None else hidden.grad
+        return None, None, hidden.grad

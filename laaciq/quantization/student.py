@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from laaciq.models import LanguageModel
 from laaciq.models.offloading import BlockTensors, OffloadedBlocks
-from laaciq.models.recomputing import recorded_last
+from laaciq.models.recomputing import recorded_first, recorded_last
 from laaciq.quantization.fixed_codes import FixedCodes, PackedCodes, fixed_codes
 from laaciq.quantization.kept import rounded_to_16bit, to_16bit
 from laaciq.quantization.stored_layers import StoredLayers
@@ -55,7 +55,9 @@ class Student(nn.Module):
         names = [*self._fixed, *self._starts, *layers.plans]
         self._outside = [name for name in names if not name.startswith(in_blocks)]
         self._inside = [[name for name in names if name.startswith(block)] for block in in_blocks]
-        recomputing = recorded_last if recompute else None
+        # Blocks of a decoder share what the encoder returns.
+        way = recorded_first if model.kind == "encoder-decoder" else recorded_last
+        recomputing = way if recompute else None
         blocks = dict(enumerate(self.copy.blocks))
         self.offloaded = OffloadedBlocks(blocks, self, model.device, recomputing=recomputing)
 
