@@ -19,7 +19,9 @@ def _allocate(size: int) -> torch.Tensor:
 def pinned_copies(
     tensors: Sequence[torch.Tensor], allocate: Callable[[int], torch.Tensor] = _allocate
 ) -> Iterator[torch.Tensor]:
-    """Copies in pinned memory, in order, that share buffers. A buffer is freed when all of its tensors are."""
+    """Copies in pinned memory, in order, that share buffers. A buffer is freed when all of its tensors are. No tensor is held longer than it
+    takes to copy it, so that a caller can replace one by one.
+    """
     sizes = [-(-tensor.nbytes // _ALIGNED) * _ALIGNED for tensor in tensors]
     missing, free = sum(sizes), torch.empty(0, dtype=torch.uint8)
     for tensor, size in zip(tensors, sizes, strict=True):
@@ -27,4 +29,4 @@ def pinned_copies(
             free = allocate(max(size, min(missing, _BUFFER_BYTES)))
         own, free = free[: tensor.nbytes], free[size:]
         missing -= size
-        yield own.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+        yield own.view(tensor.dtype).view(tensor.shape).copy_(tensor.detach())

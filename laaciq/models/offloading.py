@@ -213,7 +213,7 @@ def place_blocks(
 
 
 def _pin(tensors: list[torch.Tensor]) -> None:
-    for tensor, copied in zip(tensors, pinned_copies([tensor.data for tensor in tensors]), strict=True):
+    for tensor, copied in zip(tensors, pinned_copies(tensors), strict=True):
         tensor.data = copied
 
 

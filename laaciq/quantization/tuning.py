@@ -39,8 +39,8 @@ SCALE_RATE, VECTOR_RATE = 2e-3, 8e-4
 # Tokens per step, and the fewest per dequantization, for any vocabulary: with fewer, most time would go into dequantizing. Larger and so
 # fewer steps came less close to the original.
 STEP_TOKENS = 512
-# Most tokens of a batch on an accelerator, with padding. The sequences of a step mostly fit into one: starting the operations of a second
-# batch takes about as long as computing so much padding.
+# Most tokens of a batch on an accelerator, with padding: a long sequence does not pad all others of its step, and memory is bounded. Most steps
+# still are one batch.
 BATCH_TOKENS = 1024
 # Calibration passages per validation passage that the epoch is chosen by.
 _LEARNED_FOR_ONE = 4

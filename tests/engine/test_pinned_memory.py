@@ -1,3 +1,5 @@
+import weakref
+
 import torch
 
 from laaciq.engine.pinned_memory import pinned_copies
@@ -30,3 +32,15 @@ def test_a_tensor_larger_than_a_buffer_has_one_of_its_own(monkeypatch):
     made = pinned_copies(tensors, lambda size: sizes.append(size) or torch.empty(size, dtype=torch.uint8))
     assert [copied.sum() for copied in made] == [100, 1000, 100, 100]
     assert sizes == [1024, 4096, 1024]
+
+
+def test_what_was_copied_can_go():
+    parameters = [torch.nn.Parameter(torch.randn(8)) for _ in range(3)]
+    before = [parameter.detach().clone() for parameter in parameters]
+    sources = [weakref.ref(parameter.untyped_storage()) for parameter in parameters]
+    copies = pinned_copies(parameters, lambda size: torch.empty(size, dtype=torch.uint8))
+    for place, copied in enumerate(copies):
+        assert not copied.requires_grad
+        parameters[place].data = copied
+        assert torch.equal(parameters[place], before[place])
+        assert [source() is None for source in sources] == [number <= place for number in range(3)]
