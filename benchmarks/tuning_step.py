@@ -4,8 +4,8 @@
     python -m benchmarks.tuning_step --shape 256x512x4 --device cpu
 
 A Llama of random weights with a few blocks is rounded to nearest at 4 bits in groups of 64. A step runs the student forward and backward on one
-batch. *Started* is the time until Python has started all operations, *whole* until all are done: where the two are equal, the device waits for
-Python. *Computed* is the sum over the device's kernels.
+batch, in bfloat16 and then in float32. *Started* is the time until Python has started all operations, *whole* until all are done: where the two
+are equal, the device waits for Python. *Computed* is the sum over the device's kernels.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -53,24 +54,36 @@ def main() -> None:
 
 def print_steps(model: LanguageModel, blocks: int, steps: int) -> None:
     plan = make_plans(model.anatomy, WeightOptions(method="rtn"), None).first
-    student = Student(model, StoredLayers.of(quantize_layers(model, plan), model.device), recompute=True)
+    layers = StoredLayers.of(quantize_layers(model, plan), model.device)
+    student = Student(model, layers, recompute=True)
     ids = torch.arange(STEP_TOKENS, device=model.device).reshape(ROWS, -1)
 
-    def step() -> None:
-        logits = student(input_ids=ids, use_cache=False).logits
-        logits.backward(torch.ones_like(logits))
+    def step(products: torch.dtype = torch.bfloat16) -> None:
+        with student.multiplying_in(products):
+            logits = student(input_ids=ids, use_cache=False).logits
+            logits.backward(torch.ones_like(logits))
         student.zero_grad()
 
     print(f"{model.device}, {STEP_TOKENS} tokens, {blocks} blocks. Milliseconds per block:")
     wholes: dict[str, float] = {}
     for name, way in WAYS.items():
         student.offloaded.recomputing = way
-        started, wholes[name] = (1e3 * seconds / blocks for seconds in timed(step, steps, model.device))
-        print(f"{name:24} started {started:6.2f}  whole {wholes[name]:6.2f}", flush=True)
+        wholes[name] = print_times(name, step, steps, blocks, model.device)
     ours, peer = wholes.values()
     print(f"Ours over {list(WAYS)[1]}: {ours / peer:.2f}")
     student.offloaded.recomputing = recorded_last
     print_kernels(step, blocks, model.device)
+    in_float32 = partial(step, torch.float32)
+    whole = print_times("ours in float32", in_float32, steps, blocks, model.device)
+    print(f"bfloat16 over float32: {ours / whole:.2f}")
+    print_kernels(in_float32, blocks, model.device)
+
+
+def print_times(name: str, step: Callable[[], None], steps: int, blocks: int, device: torch.device) -> float:
+    """Milliseconds per block until everything is done."""
+    started, whole = (1e3 * seconds / blocks for seconds in timed(step, steps, device))
+    print(f"{name:24} started {started:6.2f}  whole {whole:6.2f}", flush=True)
+    return whole
 
 
 def timed(step: Callable[[], None], steps: int, device: torch.device) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from laaciq import errors
 from laaciq.commands.settings import spells_out
+from laaciq.engine.bfloat16 import SAFE_BFLOAT16
 from laaciq.engine.escaping import command_words
 from laaciq.engine.processes import start_module
 from laaciq.engine.progress import Progress, default_progress
@@ -22,8 +23,6 @@ from laaciq.options import REFERENCE, BenchOptions, SpeedOptions
 from laaciq.options.keywords import BenchKeywords
 from laaciq.speed.results import ROUNDS, Bench, Request
 
-# With more than this, oneDNN runs instructions in bfloat16 that some machines announce and do not have.
-SAFE_BFLOAT16 = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 # Loading, a warm-up and the rounds, for both models.
 _STEPS = 2 * (1 + 1 + ROUNDS)
 

@@ -108,6 +108,9 @@ def load(
     format that config.json names.
     """
     place = pick_device(device)
+    if place.type == "cuda":
+        # cuDNN prepares attention anew for every shape of a batch, and texts of many lengths have many.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     check_files(folder)
     settings = folder.quantization
     form = form or find_format(settings)

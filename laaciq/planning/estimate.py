@@ -23,7 +23,7 @@ from laaciq.planning.search_space import TRIED_OUTPUTS
 from laaciq.planning.tensor_groups import base_plans
 from laaciq.quantization.operations import block_by_block, grid_search, inverse, rounding, second_moments, tuning
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.tuning import STEP_TOKENS, validation_passages
+from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
 from laaciq.trials.memory import number_bytes, tuning_bytes
@@ -211,9 +211,13 @@ class _Quantizing:
     def _tuning(self, name: str) -> StageCost:
         costs, shape = self.costs, self.costs.shape
         held = costs.read(self._validation().spread(validation_passages(self.passages)))
-        work = tuning(shape, self.calibrated, held, self.tuned, batch=STEP_TOKENS, on_cpu=self._on_cpu)
+        steps = steps_per_epoch(self.calibrated.read, costs.device)
+        work = tuning(shape, self.calibrated, held, self.tuned, steps=steps, on_cpu=self._on_cpu)
         if not self._on_cpu:
-            return costs.stage(name, work, more_bytes=tuning_bytes(shape))
+            stage = costs.stage(name, work, more_bytes=tuning_bytes(shape))
+            # What the original's last block returns.
+            hidden = number_bytes(costs.device) * self.calibrated.read * shape.width
+            return replace(stage, memory_bytes=stage.memory_bytes + hidden)
         activations = 4 * STEP_TOKENS * (20 * shape.width + 6 * shape.widest)
         of_blocks = 9.0 * shape.weights + activations * shape.blocks
         # Blocks that are dequantized when they run, and again for their gradients: one at a time is in memory.

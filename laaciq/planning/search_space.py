@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -40,6 +40,8 @@ FORMATS: dict[Effort, list[StorageFormat]] = {
 }
 # Outputs of a tensor, evenly spread, whose errors stand for all.
 TRIED_OUTPUTS = 64
+# Weights of such outputs that are rounded together on an accelerator: with fewer it waits for operations to start.
+_TOGETHER = 2**23
 
 
 @dataclass(frozen=True)
@@ -86,36 +88,74 @@ def make_search_space(
 ) -> SearchSpace:
     """The search space: every tensor is rounded to nearest in every format. `gains` are those of second-order rounding."""
     layers = {layer.name: layer for layer in model.anatomy.all_matrices}
+    numbers = 1 if model.device.type == "cpu" else _TOGETHER
     losses = []
-    for group in groups:
-        rows = [np.zeros(len(curvature.languages))] * len(group.choices)
-        for number, tensor in enumerate(group.choices[0]):
-            wanted = _tried_outputs(model, layers[tensor.name])
-            for choice, plans in enumerate(group.choices):
-                gain = gains.get(tensor.name, 1.0)
-                rows[choice] = rows[choice] + _losses(plans[number], wanted, curvature, gain)
-        losses.append(np.stack(rows))
-        advance(1)
+    for together in _portions(groups, numbers):
+        tried = {plan.name: _tried_outputs(model, layers[plan.name]) for group in together for plan in group.choices[0]}
+        plans = [plan for group in together for choice in group.choices for plan in choice]
+        by_plan = iter(_predicted_losses(plans, tried, curvature, gains))
+        for group in together:
+            losses.append(np.stack([sum(next(by_plan) for _ in choice) for choice in group.choices]))
+            advance(1)
     return SearchSpace(curvature.languages, groups, losses, np.ones(len(curvature.languages)))
+
+
+def _portions(groups: list[TensorGroup], numbers: int) -> Iterator[list[TensorGroup]]:
+    """The groups in order, a few at a time: as many as have `numbers` weights among the outputs that are tried, or a little more."""
+    portion: list[TensorGroup] = []
+    for group in groups:
+        portion.append(group)
+        if sum(TRIED_OUTPUTS * plan.shape[1] for group in portion for plan in group.choices[0]) >= numbers:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
+
+
+def _predicted_losses(
+    plans: list[TensorPlan], tried: dict[str, torch.Tensor], curvature: Curvature, gains: dict[str, float]
+) -> Iterator[np.ndarray]:
+    """The losses of each plan by language. Tensors in the same format are rounded together, as one matrix: their rows do not depend on each
+    other.
+    """
+    together: dict[Hashable, list[TensorPlan]] = {}
+    for plan in plans:
+        # Kept weights and low-rank corrections are chosen over a whole matrix.
+        whole = plan.name if plan.kept or plan.rank or plan.group_size == "tensor" else None
+        alike = (plan.shape[1], plan.bits, plan.group_size, plan.symmetric, plan.keep, plan.rank, whole)
+        together.setdefault(alike, []).append(plan)
+    errors: dict[int, torch.Tensor] = {}
+    for alike_plans in together.values():
+        if alike_plans[0].quantized:
+            rounded = _errors(alike_plans[0], [tried[plan.name] for plan in alike_plans])
+            errors |= {id(plan): part for plan, part in zip(alike_plans, rounded, strict=True)}
+    for plan in plans:
+        if id(plan) not in errors:
+            yield np.zeros(len(curvature.languages))
+            continue
+        gain = 1.0 if plan.rounding == "nearest" else gains.get(plan.name, 1.0)
+        yield gain * curvature.losses(plan.name, errors[id(plan)], _step(plan.shape))
 
 
 def _tried_outputs(model: LanguageModel, layer: LinearLayer | TokenMatrix) -> torch.Tensor:
     """Some outputs of a matrix, on the model's device."""
-    step = max(1, layer.shape[0] // TRIED_OUTPUTS)
     # Of an offloaded block, only these are copied.
-    return layer.matrix.detach()[::step].to(model.device).float()
+    return layer.matrix.detach()[:: _step(layer.shape)].to(model.device).float()
 
 
-def _losses(plan: TensorPlan, wanted: torch.Tensor, curvature: Curvature, gain: float) -> np.ndarray:
-    if not plan.quantized:
-        return np.zeros(len(curvature.languages))
+def _step(shape: tuple[int, int]) -> int:
+    return max(1, shape[0] // TRIED_OUTPUTS)
+
+
+def _errors(plan: TensorPlan, wanted: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Squared errors of matrices, all rounded to nearest in the format of `plan`."""
+    stacked = torch.cat(wanted)
     # Weighting inputs needs text; plain squared errors rank the formats the same.
     nearest = plan.model_copy(
-        update={"shape": tuple(wanted.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
+        update={"shape": tuple(stacked.shape), "clip": "mse", "rounding": "nearest", "keep_by": "magnitude"}
     )
-    errors = (quantize_matrix(wanted, nearest).dequantize(nearest) - wanted).square()
-    step = max(1, plan.shape[0] // TRIED_OUTPUTS)
-    return (1.0 if plan.rounding == "nearest" else gain) * curvature.losses(plan.name, errors, step)
+    errors = (quantize_matrix(stacked, nearest).dequantize(nearest) - stacked).square()
+    return list(errors.split([len(matrix) for matrix in wanted]))
 
 
 def second_order_gain(hessian: Hessian) -> float:

@@ -21,8 +21,8 @@ from laaciq.quantization.stored_layers import StoredLayers
 
 
 class FixedCodes(Protocol):
-    def weights(self, scales: torch.Tensor) -> torch.Tensor:
-        """The dequantized weights with other scales, in float32."""
+    def weights(self, scales: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """The dequantized weights with other scales."""
 
     def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
         """∂/∂s = Σ u·∂/∂w over the weights of each scale, from ∂/∂w. Kept weights do not depend on scales."""
@@ -41,8 +41,8 @@ class UnpackedCodes:
     matrix: QuantizedMatrix
     plan: TensorPlan
 
-    def weights(self, scales: torch.Tensor) -> torch.Tensor:
-        return replace(self.matrix, grid=Grid(scales, self.matrix.grid.zeros)).dequantize(self.plan)
+    def weights(self, scales: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return replace(self.matrix, grid=Grid(scales, self.matrix.grid.zeros)).dequantize(self.plan).to(dtype)
 
     def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
         if self.matrix.kept is not None:
@@ -61,8 +61,8 @@ class PackedCodes:
         packing = Packing.of(plan)
         return cls(PackedMatrix(parts["codes"], parts["scales"], parts.get("zeros"), packing, plan.shape[0]), plan)
 
-    def weights(self, scales: torch.Tensor) -> torch.Tensor:
-        return packed_weights(self.matrix._replace(scales=scales), torch.float32)
+    def weights(self, scales: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return packed_weights(self.matrix._replace(scales=scales), dtype)
 
     def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
         if self.matrix.packing.sums_by_group:

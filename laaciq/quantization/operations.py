@@ -17,10 +17,10 @@ _TRIED, _TRIED_CALLS = 30.0, 20.0
 _MATRIX_CALLS, _BLOCK_CALLS = 60.0, 30.0
 # Numbers read per weight when codes become weights, and when a gradient of weights becomes one of scales; and in one kernel, on a GPU.
 _DEQUANTIZED, _SCALE_GRADIENT, _FUSED = 12.0, 12.0, 2.0
-# Operations started per block and batch of tuning, and operations of products in TF32 beside those in bfloat16: twice, and small ones.
-_TUNED_CALLS, _TF32 = 700.0, 3.0
+# Operations started per block and batch of tuning on a GPU, and how much longer its small products take than large ones.
+_TUNED_CALLS, _SMALL = 700.0, 1.5
 # Batches of a tuning step, on a CPU and on a GPU: sequences are drawn at random, and those of very different lengths do not share a batch.
-_STEP_BATCHES, _GPU_STEP_BATCHES = 1.6, 1.3
+_STEP_BATCHES, _GPU_STEP_BATCHES = 1.6, 1.2
 # Shared by all machines, for shares of a whole alone.
 _NOMINAL = Speed(products=5e10, factorizations=1e10, elements=1e10, calls=3e5)
 
@@ -132,18 +132,18 @@ def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) ->
     return work
 
 
-def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, batch: int, on_cpu: bool = True) -> Work:
-    """Cost of tuning. Every epoch reads the calibration text: the student forward and backward, in batches of `STEP_TOKENS`, for each of which
-    weights are dequantized. A second forward pass stands for the original's, which runs once, or for that of blocks that run again for
-    their gradients. Validation text is scored before, and after every epoch.
+def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, steps: int, on_cpu: bool = True) -> Work:
+    """Cost of tuning. Every epoch reads the calibration text: the student forward and backward, in one or two batches for each of its `steps`,
+    for which weights are dequantized. A second forward pass stands for the original's, which runs once, or for that of blocks that run again
+    for their gradients. Validation text is scored before, and after every epoch.
     """
-    batches = max(1.0, (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * learned.read / batch)
+    batches = (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * steps
     read = Reading(**{**vars(learned), "batches": batches})
     logits = Work(elements=40 * shape.vocabulary * read.targets)
     step = forward(shape, read) * 2 + backward(shape, read)
     per_weight, per_block = 2 * _DEQUANTIZED + _SCALE_GRADIENT, 40.0
     if not on_cpu:
-        step, per_weight, per_block = replace(step, products=_TF32 * step.products), 3 * _FUSED, _TUNED_CALLS
+        step, per_weight, per_block = replace(step, products=_SMALL * step.products), 3 * _FUSED, _TUNED_CALLS
     weights = Work(elements=per_weight * shape.weights, calls=per_block * shape.blocks) * batches
     checked = scoring(shape, held, 1) + Work(elements=_DEQUANTIZED * shape.weights) * held.batches
     return (step + weights + logits) * epochs + checked * (epochs + 1)

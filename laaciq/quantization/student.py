@@ -6,7 +6,9 @@ v₀. The forward pass uses both rounded to 16 bits, and gradients pass through 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,8 +24,8 @@ from laaciq.quantization.stored_layers import StoredLayers
 
 
 class Student(nn.Module):
-    """Runs the original's code on other parameters, in float32. Only tensors that are not quantized are copied, and the original does not
-    change. Token matrices have scales like all others.
+    """Runs the original's code on other parameters, in float32 unless told otherwise. Only tensors that are not quantized are copied, and the
+    original does not change. Token matrices have scales like all others.
 
     The weights of a block are dequantized when it runs. With `recompute` they are dequantized again for its gradients, and only the packed
     codes of all blocks stay in memory; otherwise all unpacked codes do.
@@ -32,7 +34,8 @@ class Student(nn.Module):
     def __init__(self, model: LanguageModel, layers: StoredLayers, *, recompute: bool) -> None:
         super().__init__()
         self._recompute = recompute
-        self.layers = layers.nearer(on_device=True) if recompute else layers
+        self._products = torch.float32
+        self.layers = layers.nearer() if recompute else layers
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
         self.copy = model.without_block_weights()
@@ -51,6 +54,9 @@ class Student(nn.Module):
         self._vectors = dict(zip(self._starts, self.vector_steps, strict=True))
         self._codes: dict[str, FixedCodes] = {}
         self._present: dict[str, tuple[int, torch.Tensor]] = {}
+        self._scales = _Scales(
+            list(self._steps.values()), [layers.parts[name]["scales"].to(model.device) for name in self._steps]
+        )
         in_blocks = tuple(f"{name}." for name in self._block_names)
         names = [*self._fixed, *self._starts, *layers.plans]
         self._outside = [name for name in names if not name.startswith(in_blocks)]
@@ -59,7 +65,22 @@ class Student(nn.Module):
         way = recorded_first if model.kind == "encoder-decoder" else recorded_last
         recomputing = way if recompute else None
         blocks = dict(enumerate(self.copy.blocks))
+        for block in blocks.values():
+            block.forward = partial(self._run_block, block.forward)
         self.offloaded = OffloadedBlocks(blocks, self, model.device, recomputing=recomputing)
+
+    @contextmanager
+    def multiplying_in(self, dtype: torch.dtype) -> Iterator[None]:
+        """Context manager: blocks multiply matrices of this type, also when they run again; all else, and logits, stay in float32."""
+        before, self._products = self._products, dtype
+        try:
+            yield
+        finally:
+            self._products = before
+
+    def _run_block(self, forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        with torch.autocast(self.offloaded.device.type, self._products, enabled=self._products != torch.float32):
+            return forward(*arguments, **options)
 
     def forward(self, **arguments: Any) -> Any:
         return functional_call(self.copy.module, self._values(self._outside), kwargs=arguments)
@@ -67,14 +88,17 @@ class Student(nn.Module):
     def fetch(self, index: int) -> BlockTensors:
         """The weights of a block by name within it, with their gradients: `BlockSource`."""
         prefix = f"{self._block_names[index]}."
-        values = {name.removeprefix(prefix): value for name, value in self._values(self._inside[index]).items()}
+        values = {
+            name.removeprefix(prefix): value
+            for name, value in self._values(self._inside[index], self._products).items()
+        }
         device = self.offloaded.device
         return values | {name: value.to(device) for name, value in self._buffers_of_blocks[index].items()}
 
     def get_output_embeddings(self) -> nn.Module | None:
         return self.copy.module.get_output_embeddings()
 
-    def _values(self, names: list[str]) -> dict[str, torch.Tensor]:
+    def _values(self, names: list[str], dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
         values: dict[str, torch.Tensor] = {}
         for name in names:
             if name in self._fixed:
@@ -82,7 +106,7 @@ class Student(nn.Module):
             elif name in self._starts:
                 values[name] = _Rounded.apply(self._vectors[name], self, name)
             else:
-                weights = _Dequantized.apply(self._steps[name], self, name)
+                weights = _Dequantized.apply(self._steps[name], self, name, dtype)
                 values[name] = weights.t() if name in self._transposed else weights
         return values
 
@@ -97,24 +121,27 @@ class Student(nn.Module):
 
     def scales(self, name: str) -> torch.Tensor:
         """The present scales of a layer, as they would be stored."""
-        steps, first = self._steps[name], self.layers.parts[name]["scales"]
-        return self._once(name, steps, lambda: _moved_scales(first.to(steps.device), steps))
+        if self._is_old(name, self._steps[name]):
+            # Those of all layers at once: one by one it takes longer to start the operations than to do them.
+            for other, steps, scales in zip(self._steps, self.scale_steps, self._scales.moved(), strict=True):
+                self._present[other] = steps._version, scales
+        return self._present[name][1]
 
     def vector(self, name: str) -> torch.Tensor:
         """The present gain or bias, rounded to 16 bits."""
-        return self._once(name, self._vectors[name], lambda: rounded_to_16bit(self._moved(name)))
+        steps = self._vectors[name]
+        if self._is_old(name, steps):
+            # Computed for inference, it may be used for gradients later.
+            with torch.inference_mode(False), torch.no_grad():
+                self._present[name] = steps._version, rounded_to_16bit(self._moved(name))
+        return self._present[name][1]
 
     def unit(self, name: str) -> float:
         return self._units[name]
 
-    def _once(self, name: str, steps: torch.Tensor, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """What follows from these steps, computed again only when they have changed: a block reads it three times in a step."""
-        version, value = self._present.get(name, (-1, steps))
-        if version != steps._version:
-            # Computed for inference, it may be used for gradients later.
-            with torch.inference_mode(False), torch.no_grad():
-                version, value = self._present[name] = steps._version, compute()
-        return value
+    def _is_old(self, name: str, steps: torch.Tensor) -> bool:
+        """Have these steps changed since what follows from them was computed? A block reads it three times in a step."""
+        return name not in self._present or self._present[name][0] != steps._version
 
     def _moved(self, name: str) -> torch.Tensor:
         return self._starts[name] + self._units[name] * self._vectors[name]
@@ -126,26 +153,40 @@ class Student(nn.Module):
         return self.layers.with_scales(scales), {name: to_16bit(self._moved(name)) for name in self._starts}
 
 
-def _moved_scales(scales: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-    """s₀·exp(θ) in the type of s₀, within its range; a scale of zero stays zero."""
-    bounds = torch.finfo(scales.dtype)
-    moved = (scales.float() * steps.exp()).clamp(bounds.smallest_normal, bounds.max)
-    return moved.where(scales > 0, 0.0).to(scales.dtype)
+class _Scales:
+    """Scales s₀·exp(θ) of all layers, in the type of s₀ and within its range; a scale of zero stays zero."""
+
+    def __init__(self, steps: list[torch.Tensor], first: list[torch.Tensor]) -> None:
+        self._steps, self._types = steps, [scales.dtype for scales in first]
+        self._first = [scales.float() for scales in first]
+        self._least = [torch.finfo(dtype).smallest_normal for dtype in self._types]
+        self._most = [torch.finfo(dtype).max for dtype in self._types]
+        self._with_zeros = [number for number, scales in enumerate(first) if not bool((scales > 0).all())]
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def moved(self) -> list[torch.Tensor]:
+        moved = list(torch._foreach_mul(self._first, torch._foreach_exp(self._steps)))
+        torch._foreach_clamp_min_(moved, self._least)
+        torch._foreach_clamp_max_(moved, self._most)
+        for number in self._with_zeros:
+            moved[number] = moved[number].where(self._first[number] > 0, 0.0)
+        return [scales.to(dtype) for scales, dtype in zip(moved, self._types, strict=True)]
 
 
 class _Dequantized(torch.autograd.Function):
     """θ → W. The backward pass needs only the codes: storing them as floats would take as much memory again as the weights."""
 
     @staticmethod
-    def forward(ctx: Any, steps: torch.Tensor, student: Student, name: str) -> torch.Tensor:
+    def forward(ctx: Any, steps: torch.Tensor, student: Student, name: str, dtype: torch.dtype) -> torch.Tensor:
         ctx.student, ctx.name = student, name
-        return student.codes(name).weights(student.scales(name))
+        return student.codes(name).weights(student.scales(name), dtype)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         """∂/∂θ = s·∂/∂s."""
         student, (gradient,) = ctx.student, gradients
-        return student.codes(ctx.name).by_scale(gradient) * student.scales(ctx.name), None, None
+        return student.codes(ctx.name).by_scale(gradient) * student.scales(ctx.name), None, None, None
 
 
 class _Rounded(torch.autograd.Function):

@@ -20,7 +20,15 @@ from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape, Reading, scoring
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.measurement import SERVED_PROBE
-from laaciq.trials.memory import MemoryLimits, Placement, free_memory, number_bytes, place_weights
+from laaciq.trials.memory import (
+    MemoryLimits,
+    Placement,
+    free_memory,
+    number_bytes,
+    packed_bytes,
+    place_weights,
+    taken_bytes,
+)
 
 # Passages per language to tokenize; the others are assumed to have as many tokens per byte.
 SAMPLED = 6
@@ -189,8 +197,10 @@ class CostModel:
         """
         whole = number_bytes(self.device) * self.shape.parameters
         there = min(whole, self.placement.most_bytes or whole)
-        # Packed candidates have two blocks at a time on the device.
-        each = 2 * whole / self.shape.blocks if self.placement.packed else whole
+        each: float = whole
+        if self.placement.packed:
+            # Two blocks at a time are on the device, and the codes of all on a GPU. On a CPU those may stay in files.
+            each = 2 * whole / self.shape.blocks + (0 if self.device.type == "cpu" else packed_bytes(self.shape))
         # An accelerator's logits are computed in 16 bits and compared in 32.
         size = there + (models - 1) * each + more_bytes
         size += logits * self._logits_bound * (1.0 if self.device.type == "cpu" else 1.5)
@@ -198,7 +208,7 @@ class CostModel:
         if self.device.type == "cpu":
             return StageCost(seconds, _BASE_BYTES + size, name=name)
         offloaded = whole - there if self.placement.pinned else 0
-        return StageCost(seconds, _CUDA_BYTES + offloaded, size, name=name)
+        return StageCost(seconds, _CUDA_BYTES + offloaded, taken_bytes(size, self.device), name=name)
 
     def loading(self) -> StageCost:
         """Reading weights from disk and checking them for NaN."""

@@ -61,7 +61,8 @@ def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
 @dataclass(frozen=True)
 class Placement:
     """`most_bytes` of the original's weights may be on the device, None if all are; blocks that do not fit are offloaded, to `pinned` host
-    memory or to their files. If candidates are `packed`, their blocks are dequantized when they run.
+    memory or to their files. If candidates are `packed`, their blocks are dequantized when they run, on a GPU from codes that lie there
+    too.
     """
 
     most_bytes: int | None = None
@@ -94,7 +95,7 @@ def place_weights(shape: ModelShape, device: torch.device, limits: MemoryLimits)
 def _too_little(needed: float, device: torch.device, limits: MemoryLimits) -> str:
     """`needed` bytes of weights and work, and what the user can do. The size that it names is rounded up, so that it is enough."""
     on_gpu = device.type == "cuda"
-    size = math.ceil((needed / _USABLE + _CUDA_CONTEXT if on_gpu else needed) / 2**30 * 10) / 10
+    size = math.ceil(taken_bytes(needed, device) / 2**30 * 10) / 10
     wanted = f"a GPU with {size:g} GB of free memory" if on_gpu else f"--host-memory {size:g}GB or more"
     if on_gpu and limits.gpu is not None:
         wanted = f"--gpu-memory {size:g}GB or more"
@@ -109,6 +110,11 @@ def device_bound(device: torch.device, limits: MemoryLimits) -> float | None:
     return None if bound is None else _USABLE * (bound - _CUDA_CONTEXT)
 
 
+def taken_bytes(size: float, device: torch.device) -> float:
+    """What a process takes of an accelerator that has tensors of this size there."""
+    return size / _USABLE + _CUDA_CONTEXT if device.type == "cuda" else size
+
+
 def number_bytes(device: torch.device) -> int:
     """Bytes per weight of a model: float32 on a CPU, 16 bits elsewhere."""
     return 4 if device.type == "cpu" else 2
@@ -116,26 +122,48 @@ def number_bytes(device: torch.device) -> int:
 
 def working_bytes(shape: ModelShape, device: torch.device) -> float:
     """Memory beside weights that the largest stage needs: logits of two models, or second moments of the widest layer with their factors in
-    float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, what is tuned.
+    float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, packed candidates, and what is tuned.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
-    width = number_bytes(device)
-    logits = 2.5 * 4 * tokens * shape.vocabulary
-    outputs = width * tokens * shape.blocks * shape.width
-    inside = 4 * tokens * (6 * shape.width + 3 * shape.widest)
-    reading = max(logits + outputs, 44 * shape.widest**2 + outputs) + inside
-    return reading if device.type == "cpu" else max(reading, tuning_bytes(shape))
+    outputs = number_bytes(device) * tokens * shape.blocks * shape.width
+    reading = max(_logits(shape, tokens), 44 * shape.widest**2) + outputs + _inside(shape, tokens)
+    return reading if device.type == "cpu" else max(reading, tuning_bytes(shape), measuring_bytes(shape))
+
+
+def measuring_bytes(shape: ModelShape) -> float:
+    """GPU memory of measuring packed candidates beside the original: their codes, two blocks of one of them, logits of two models, and what
+    is inside a block.
+    """
+    tokens = tokens_per_batch(shape.vocabulary, on_cpu=False)
+    blocks = 2 * 2 * shape.weights / shape.blocks
+    return (_MODELS - 1) * packed_bytes(shape) + blocks + _logits(shape, tokens) + _inside(shape, tokens)
+
+
+def _logits(shape: ModelShape, tokens: int) -> float:
+    """Those of two models, and room to compare them."""
+    return 2.5 * 4 * tokens * shape.vocabulary
+
+
+def _inside(shape: ModelShape, tokens: int) -> float:
+    """Activations inside a block."""
+    return 4.0 * tokens * (6 * shape.width + 3 * shape.widest)
 
 
 def tuning_bytes(shape: ModelShape) -> float:
     """GPU memory of tuning beside the original: packed codes; scales with their gradients and the optimizer's state; everything outside the
     blocks in float32 and copied; a block in float32 with its gradients; a batch's activations and logits.
     """
-    codes, scales = 0.6 * shape.weights, 0.3 * shape.weights
+    scales = 0.4 * shape.weights
     outside = 6 * (shape.parameters - shape.weights)
     block = 10 * max(sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices)
     tokens = 4 * BATCH_TOKENS
-    return codes + scales + outside + block + tokens * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
+    inside = tokens * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
+    return packed_bytes(shape) + scales + outside + block + inside
+
+
+def packed_bytes(shape: ModelShape) -> float:
+    """Packed weights of a candidate at 4 bits and a little more, with their scales."""
+    return 0.6 * shape.weights
 
 
 def free_memory(device: torch.device) -> int | None:

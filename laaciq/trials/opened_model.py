@@ -250,6 +250,9 @@ class OpenedModel:
         """The layers of a plan, and tuned parameters. If they are rounded on text, block by block, every block is kept in the store as soon as
         it is rounded: a command that was killed goes on with the next one.
         """
+        # Candidates that were measured need not lie beside one that is rounded or tuned.
+        for candidate in self._copies:
+            candidate.release()
         return quantize_model(
             self.original, plan, calibration, kept=self.rounded_blocks(plan, calibration), progress=self.progress,
             title=title,

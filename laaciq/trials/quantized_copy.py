@@ -38,8 +38,8 @@ class CandidateWeights:
 class QuantizedCopy:
     """A copy that is made on first use. `holding` names its present weights, so that they are not written twice.
 
-    If it is `packed`, quantized weights lie in host memory or in files as they are stored, and only those of the block that runs are
-    dequantized.
+    If it is `packed`, quantized weights lie on the device as they are stored, in host memory if there is no room, and only those of the block
+    that runs are dequantized.
     """
 
     def __init__(self, original: LanguageModel, *, packed: bool = False) -> None:
@@ -53,6 +53,12 @@ class QuantizedCopy:
         if self._model is None:
             self._model = self._blocks.attached() if self.packed else copy_of(self.original)
         return self._model
+
+    def release(self) -> None:
+        """Give up packed weights. Dequantized ones stay: there is room for them."""
+        if self.packed:
+            self._holding = None
+            self._blocks.clear()
 
     def hold(self, weights: Hashable, put_on: Callable[[LanguageModel], object]) -> LanguageModel:
         """The copy with the named `weights`. `put_on` writes them unless the copy has them already."""
@@ -86,18 +92,23 @@ class _PackedBlocks:
     def __init__(self, original: LanguageModel) -> None:
         self._original = original
         self._transposed = {linear.name for linear in original.anatomy.linears if linear.transposed}
-        self._weights = CandidateWeights([])
-        self._layers = StoredLayers({}, {}, original.device)
+        self.clear()
 
     def attached(self) -> LanguageModel:
         """A copy of the original whose blocks fetch their weights here."""
         model = self._original.without_block_weights()
         return replace(model, offloaded=OffloadedBlocks(dict(enumerate(model.blocks)), self, self._original.device))
 
+    def clear(self) -> None:
+        self._weights = CandidateWeights([])
+        self._layers = StoredLayers({}, {}, self._original.device)
+
     @torch.no_grad()
     def put(self, model: LanguageModel, weights: CandidateWeights) -> None:
+        # What was there before need not lie beside the new ones.
+        self.clear()
         self._weights = weights
-        self._layers = StoredLayers.of(weights.layers, model.device).nearer(on_device=False)
+        self._layers = StoredLayers.of(weights.layers, model.device).nearer()
         prefixes = tuple(f"{name}." for name in model.anatomy.block_names)
         for name, parameter in model.module.named_parameters():
             if not name.startswith(prefixes):

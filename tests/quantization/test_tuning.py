@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import laaciq
+from laaciq.engine.fast_products import training_type
 from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
@@ -19,7 +20,17 @@ from laaciq.quantization import Calibration, apply_checkpoint, write_checkpoint
 from laaciq.quantization.model import quantize_layers, quantize_model
 from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.quantization.student import Student
-from laaciq.quantization.tuning import SCALE_RATE, VECTOR_RATE, _descend, _rates, tune, weights_by_token
+from laaciq.quantization.tuning import (
+    MOST_STEPS,
+    SCALE_RATE,
+    STEP_TOKENS,
+    VECTOR_RATE,
+    _descend,
+    _rates,
+    steps_per_epoch,
+    tune,
+    weights_by_token,
+)
 from laaciq.scoring.last_hidden import LastHidden
 from laaciq.scoring.likelihood import score
 from laaciq.scoring.sequences import ScoredSequence
@@ -85,6 +96,49 @@ def test_rates_halve_with_every_bit(tmp_path):
     assert sum(len(group["params"]) for group in scales) == len(student.layers)
     assert {group["lr"] for group in scales} == {SCALE_RATE / 2, SCALE_RATE / 8}
     assert VECTOR_RATE / 8 < vectors["lr"] < VECTOR_RATE / 2
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "bloom", "mt5"])
+def test_products_in_bfloat16_do_not_move_the_result(architecture, recompute, tmp_path, monkeypatch):
+    """Only gradients are computed in bfloat16; what an epoch loses is measured in float32."""
+    model, plan, calibration = tiny(architecture, tmp_path)
+    layers = list(quantize_layers(model, plan, calibration))
+    results = []
+    for dtype in (torch.float32, torch.bfloat16):
+        monkeypatch.setattr("laaciq.quantization.tuning.training_type", lambda device, width, dtype=dtype: dtype)
+        results.append(tune(model, plan, layers, calibration, epochs=3, recompute=recompute).divergences)
+    exact, fast = np.array(results)
+    assert fast[0] == exact[0]
+    assert fast[1:] != pytest.approx(exact[1:], rel=1e-6)
+    # Within 2 % of what is gained.
+    assert np.abs(fast - exact).max() < 0.02 * (exact[0] - exact.min())
+
+
+def test_narrow_models_multiply_in_float32_on_a_cpu():
+    assert training_type(torch.device("cpu"), 256) == torch.float32
+    assert training_type(torch.device("cpu"), 4096) in (torch.float32, torch.bfloat16)
+
+
+@pytest.mark.parametrize(("device", "most"), [("cpu", 10 * MOST_STEPS), ("cuda", MOST_STEPS)])
+def test_a_step_reads_more_on_an_accelerator_where_there_is_more_text(device, most):
+    few, some, many = (steps_per_epoch(n * STEP_TOKENS, torch.device(device)) for n in (0, 20, 10 * MOST_STEPS))
+    assert (few, some, many) == (1, 20, most)
+
+
+def test_a_scale_of_zero_stays_zero(tmp_path):
+    """Others stay within the range of their type."""
+    model, plan, calibration = tiny("llama", tmp_path)
+    layers = StoredLayers.of(quantize_layers(model, plan, calibration), model.device)
+    name = next(iter(layers.plans))
+    layers.parts[name]["scales"][0, 0] = 0
+    student = Student(model, layers, recompute=False)
+    with torch.no_grad():
+        student.scale_steps[0].fill_(100.0)
+    moved = student.scales(name)
+    assert moved.dtype == layers.parts[name]["scales"].dtype
+    assert moved[0, 0] == 0
+    assert (moved.flatten()[1:] == torch.finfo(moved.dtype).max).all()
 
 
 def test_where_nothing_is_quantized_nothing_is_tuned(tmp_path):

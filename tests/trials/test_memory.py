@@ -8,8 +8,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models import dissect
+from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape
-from laaciq.trials.memory import MemoryLimits, parse_bytes, place_weights, working_bytes
+from laaciq.trials.memory import MemoryLimits, packed_bytes, parse_bytes, place_weights, taken_bytes, working_bytes
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 GB = 2**30
@@ -36,6 +37,26 @@ def test_with_less_room_candidates_are_packed_and_then_blocks_are_offloaded(shap
     assert (some.most_bytes, some.packed) == (None, True)
     assert little.packed and little.most_bytes < 2 * shape.parameters
     assert little.most_bytes + working_bytes(shape, GPU) < 16 * GB
+
+
+@pytest.mark.parametrize("size", [28, 24, 16])
+def test_two_packed_candidates_have_room_beside_the_original(size, shape):
+    placement = place_weights(shape, GPU, MemoryLimits(gpu=size * GB))
+    original = min(2 * shape.parameters, placement.most_bytes or 2 * shape.parameters)
+    logits = 2 * 4 * tokens_per_batch(shape.vocabulary, on_cpu=False) * shape.vocabulary
+    assert placement.packed
+    assert taken_bytes(original + 2 * packed_bytes(shape) + logits, GPU) < size * GB
+
+
+def test_offloaded_blocks_are_pinned_if_host_memory_has_room_for_them(shape):
+    offloaded = 2 * shape.parameters - place_weights(shape, GPU, MemoryLimits(gpu=16 * GB)).most_bytes
+    for host, pinned in ((offloaded, False), (2 * offloaded, True)):
+        assert place_weights(shape, GPU, MemoryLimits(gpu=16 * GB, host=host)).pinned == pinned
+
+
+def test_a_gpu_holds_tensors_and_its_own(shape):
+    assert taken_bytes(8 * GB, CPU) == 8 * GB
+    assert taken_bytes(8 * GB, GPU) > 9 * GB
 
 
 def test_without_a_bound_everything_is_in_memory_on_a_cpu(shape):
