@@ -11,6 +11,7 @@ from laaciq.errors import BadOption
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model, load
+from laaciq.models.loading import named_dtype
 from laaciq.options import EvaluateOptions
 from laaciq.options.keywords import EvaluateKeywords
 from laaciq.report.findings import Findings
@@ -34,7 +35,7 @@ def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[
             f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
             [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
         )
-        quantized = load(folder, device=settings.device)
+        quantized = load(folder, device=settings.device, dtype=named_dtype(chosen.dtype))
         _require_same_tokens(session.original, quantized)
         candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
         (measured,) = session.measure([candidate], test)

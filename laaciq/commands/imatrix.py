@@ -15,7 +15,7 @@ from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
-from laaciq.models.loading import pick_device
+from laaciq.models.loading import named_dtype, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
 from laaciq.options.keywords import ImatrixKeywords
 from laaciq.planning.decision import plan_file_fingerprint, read_plan_file
@@ -50,7 +50,7 @@ def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpac
     )
 
     def fill(partial: Path, parts: Path) -> Imatrix:
-        loaded = load(source, device=settings.device)
+        loaded = load(source, device=settings.device, dtype=named_dtype(chosen.dtype))
         languages = split.calibration.languages
         planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
         measuring = chosen.measuring()

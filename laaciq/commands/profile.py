@@ -16,6 +16,7 @@ from laaciq.engine.json_input import read_object
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
 from laaciq.models import ModelFolder
+from laaciq.models.loading import named_dtype
 from laaciq.options import REFERENCE, ProfileOptions
 from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
@@ -53,7 +54,7 @@ def profile(
         tokens_seen = read_exposure(exposure) if exposure is not None else known_exposure(session.folder)
 
         def compute() -> Profile:
-            loaded = load_dequantized(session.folder, device=settings.device)
+            loaded = load_dequantized(session.folder, device=settings.device, dtype=named_dtype(session.options.dtype))
             result = profile_model(
                 loaded,
                 calibration,

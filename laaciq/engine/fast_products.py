@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 
 import torch
 
-from laaciq.engine.bfloat16 import SAFE_BFLOAT16
+from laaciq.engine.bfloat16 import cpu_multiplies_bfloat16
 
 # Narrower products take as long in bfloat16 on a CPU: most of their time goes into everything else.
 _WIDE = 512
@@ -33,17 +30,4 @@ def training_type(device: torch.device, width: int) -> torch.dtype:
     """The type that a model of this width multiplies in while it is trained; everything else stays in float32."""
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if width >= _WIDE and _cpu_multiplies_bfloat16() else torch.float32
-
-
-@cache
-def _cpu_multiplies_bfloat16() -> bool:
-    """Has this processor instructions for products in bfloat16? oneDNN, which reads its settings at the first of them, is kept to those."""
-    try:
-        announced = "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False  # not Linux
-    if announced:
-        # What the user has set stays.
-        os.environ.update(SAFE_BFLOAT16 | os.environ)
-    return announced
+    return torch.bfloat16 if width >= _WIDE and cpu_multiplies_bfloat16() else torch.float32

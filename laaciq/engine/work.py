@@ -53,11 +53,10 @@ class Speed:
     calls: float
 
 
-def measure_speed(device: torch.device, width: int, widest: int) -> Speed:
-    """The present speed with the present number of threads, on matrices of a model of this width. Takes about 0.2 s."""
+def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: int) -> Speed:
+    """The present speed with the present number of threads, on matrices of a model of this type and width. Takes about 0.2 s."""
     tokens, largest, factored = _LARGEST[device.type == "cpu"]
     inputs, outputs = min(width, largest), min(widest, 2 * largest)
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     hidden = torch.rand(tokens, inputs, device=device, dtype=dtype)
     weights = torch.rand(outputs, inputs, device=device, dtype=dtype)
     values = torch.rand(2**18 if device.type == "cpu" else 2**26, device=device)

@@ -12,6 +12,7 @@ from laaciq.evaluation import Evaluation, evaluate_measurements
 from laaciq.exporting.results import Misfit
 from laaciq.exporting.source import CheckpointSource
 from laaciq.models import LanguageModel, find_model, load
+from laaciq.models.loading import named_dtype
 from laaciq.options import MeasureOptions
 from laaciq.quantization.checkpoint import apply_checkpoint, stream_checkpoint
 from laaciq.quantization.grid import QuantizedMatrix
@@ -47,8 +48,9 @@ def evaluate_folding(
     progress: Progress,
 ) -> tuple[Evaluation, Evaluation]:
     """Evaluations of the checkpoint with the scales of each language, and of its export, both against one pass of the original."""
-    original = load(find_model(against), device=device)
-    checkpoint = load(find_model(source.folder), device=device)
+    dtype = named_dtype(options.dtype)
+    original = load(find_model(against), device=device, dtype=dtype)
+    checkpoint = load(find_model(source.folder), device=device, dtype=dtype)
     export = folded_copy(original, source, misfits)
     pairs = []
     with progress.stage("measuring", sum(map(len, test.by_language.values()))) as advance:

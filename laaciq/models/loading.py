@@ -14,6 +14,7 @@ import transformers
 from transformers import GenerationConfig
 from transformers.models.auto import modeling_auto
 
+from laaciq.engine.bfloat16 import cpu_multiplies_bfloat16, keep_onednn_safe
 from laaciq.errors import BadOption, BrokenModel, LaaciqError
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.checks import check_files, check_loaded, misfit
@@ -108,6 +109,7 @@ def load(
     format that config.json names.
     """
     place = pick_device(device)
+    keep_onednn_safe()
     if place.type == "cuda":
         # cuDNN prepares attention anew for every shape of a batch, and texts of many lengths have many.
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -206,6 +208,11 @@ def pick_device(device: str) -> torch.device:
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
+def named_dtype(name: str) -> torch.dtype | None:
+    """The type of this name; None for `auto`."""
+    return None if name == "auto" else getattr(torch, name)
+
+
 def default_dtype(place: torch.device) -> torch.dtype | str:
     """In which a model computes: `auto` is the type of the checkpoint."""
     return torch.float32 if place.type == "cpu" else "auto"
@@ -215,7 +222,8 @@ def device_kind(place: torch.device) -> str:
     """Another kind of processor adds floats in another order."""
     if place.type == "cuda":
         return torch.cuda.get_device_name(place)
-    return f"{place.type}, {torch.backends.cpu.get_cpu_capability()}"
+    bfloat16 = " with bfloat16" if cpu_multiplies_bfloat16() else ""
+    return f"{place.type}, {torch.backends.cpu.get_cpu_capability()}{bfloat16}"
 
 
 def _kind(config: Any) -> Kind:

@@ -51,6 +51,7 @@ class _ReadKeywords(_TextsKeywords, total=False):
 
 class _MeasureKeywords(_ReadKeywords, total=False):
     served_bound: float
+    dtype: Literal["auto", "float32", "bfloat16"]
 
 
 class _LeftAloneKeywords(TypedDict, total=False):

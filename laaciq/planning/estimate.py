@@ -26,7 +26,7 @@ from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
-from laaciq.trials.memory import number_bytes, tuning_bytes
+from laaciq.trials.memory import tuning_bytes
 
 Last = Literal["plan", "checkpoint", "measurement"]
 # Seconds of HiGHS per tensor group, for one allocation.
@@ -198,7 +198,7 @@ class _Quantizing:
         if any(tensor.rounding != "nearest" for tensor in self.tensors):
             compensated = any(tensor.rounding == "compensated" for tensor in self.tensors)
             work = work + block_by_block(shape, self.calibrated, compensated=compensated)
-            hidden = number_bytes(costs.device) * self.calibrated.tokens * shape.width * (2 if compensated else 1)
+            hidden = costs.number_bytes * self.calibrated.tokens * shape.width * (2 if compensated else 1)
             # Second moments of one block: few for a dense model, hundreds for one with experts.
             moments = (8 if compensated else 4) * max(sum(width**2 for width in inputs) for inputs in shape.inputs)
             more += hidden + max(60 * shape.widest**2, 30 * shape.widest**2 + moments)
@@ -216,7 +216,7 @@ class _Quantizing:
         if not self._on_cpu:
             stage = costs.stage(name, work, more_bytes=tuning_bytes(shape))
             # What the original's last block returns.
-            hidden = number_bytes(costs.device) * self.calibrated.read * shape.width
+            hidden = costs.number_bytes * self.calibrated.read * shape.width
             return replace(stage, memory_bytes=stage.memory_bytes + hidden)
         activations = 4 * STEP_TOKENS * (20 * shape.width + 6 * shape.widest)
         of_blocks = 9.0 * shape.weights + activations * shape.blocks

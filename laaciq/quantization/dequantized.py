@@ -36,8 +36,9 @@ class _OurFormat:
         return read_stored(stored, tensor).dequantize(tensor)
 
 
-def load_dequantized(folder: ModelFolder, *, device: str = "auto") -> LanguageModel:
+def load_dequantized(folder: ModelFolder, *, device: str = "auto", dtype: torch.dtype | None = None) -> LanguageModel:
     """Load any model with plain weights: our checkpoints dequantized, others as `load` does."""
     settings = folder.quantization or {}
     ours = settings.get("quant_method") == CHECKPOINT_METHOD
-    return load(folder, device=device, form=_OurFormat(read_section(folder.path).plan) if ours else None)
+    form = _OurFormat(read_section(folder.path).plan) if ours else None
+    return load(folder, device=device, dtype=dtype, form=form)

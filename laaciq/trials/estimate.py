@@ -12,7 +12,7 @@ from laaciq.engine.progress import duration
 from laaciq.engine.work import Speed, Work, measure_speed
 from laaciq.errors import TooLittleMemory
 from laaciq.models import LanguageModel, ModelFolder
-from laaciq.models.loading import skeleton
+from laaciq.models.loading import named_dtype, skeleton
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.redundancy import FOLDS
@@ -24,10 +24,10 @@ from laaciq.trials.memory import (
     MemoryLimits,
     Placement,
     free_memory,
-    number_bytes,
     packed_bytes,
     place_weights,
     taken_bytes,
+    usual_bytes,
 )
 
 # Passages per language to tokenize; the others are assumed to have as many tokens per byte.
@@ -146,8 +146,15 @@ class CostModel:
     ) -> CostModel:
         model = skeleton(folder)
         shape = ModelShape.of(model.kind, model.anatomy)
-        speed = measure_speed(device, shape.width, shape.widest)
-        return cls(model, shape, speed, options, device, place_weights(shape, device, limits))
+        usual = torch.float32 if device.type == "cpu" else torch.bfloat16
+        speed = measure_speed(device, named_dtype(options.dtype) or usual, shape.width, shape.widest)
+        number_bytes = _number_bytes(options, device)
+        return cls(model, shape, speed, options, device, place_weights(shape, device, limits, number_bytes))
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes per weight of a model."""
+        return _number_bytes(self.options, self.device)
 
     # Texts
 
@@ -195,7 +202,7 @@ class CostModel:
         """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
         device.
         """
-        whole = number_bytes(self.device) * self.shape.parameters
+        whole = self.number_bytes * self.shape.parameters
         there = min(whole, self.placement.most_bytes or whole)
         each: float = whole
         if self.placement.packed:
@@ -272,3 +279,8 @@ class CostModel:
 
 def _gigabytes(count: float) -> str:
     return f"{count / 2**30:.1f} GB"
+
+
+def _number_bytes(options: MeasureOptions, device: torch.device) -> int:
+    chosen = named_dtype(options.dtype)
+    return usual_bytes(device) if chosen is None else chosen.itemsize

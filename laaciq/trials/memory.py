@@ -70,15 +70,19 @@ class Placement:
     pinned: bool = True
 
 
-def place_weights(shape: ModelShape, device: torch.device, limits: MemoryLimits) -> Placement:
+def place_weights(
+    shape: ModelShape, device: torch.device, limits: MemoryLimits, number_bytes: int | None = None
+) -> Placement:
     """As many weights on the device as there is room for beside the work. Raises `TooLittleMemory` if one block at a time is too much, and
-    `BadOption` if host memory is bounded beside a GPU on which all weights are.
+    `BadOption` if host memory is bounded beside a GPU on which all weights are. `number_bytes` are those of a weight, by default 4 on a CPU and
+    2 elsewhere.
     """
     bound = device_bound(device, limits)
     if bound is None:
         return Placement()
-    width = number_bytes(device)
-    room = bound - working_bytes(shape, device)
+    width = number_bytes or usual_bytes(device)
+    working = working_bytes(shape, device, width)
+    room = bound - working
     size = width * shape.parameters
     if room >= size and device.type == "cuda" and limits.host is not None:
         raise BadOption("--host-memory has no effect here: all weights fit on the GPU, so leave it out")
@@ -87,7 +91,7 @@ def place_weights(shape: ModelShape, device: torch.device, limits: MemoryLimits)
     blocks = [width * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
     least = size - sum(blocks) + 3 * max(blocks)
     if room < least:
-        raise TooLittleMemory(_too_little(working_bytes(shape, device) + least, device, limits))
+        raise TooLittleMemory(_too_little(working + least, device, limits))
     host = limits.host or free_memory(torch.device("cpu")) or 0
     return Placement(int(room), packed=True, pinned=size - room <= _PINNED * host)
 
@@ -115,17 +119,17 @@ def taken_bytes(size: float, device: torch.device) -> float:
     return size / _USABLE + _CUDA_CONTEXT if device.type == "cuda" else size
 
 
-def number_bytes(device: torch.device) -> int:
-    """Bytes per weight of a model: float32 on a CPU, 16 bits elsewhere."""
+def usual_bytes(device: torch.device) -> int:
+    """Bytes per weight of a model by default: float32 on a CPU, 16 bits elsewhere."""
     return 4 if device.type == "cpu" else 2
 
 
-def working_bytes(shape: ModelShape, device: torch.device) -> float:
+def working_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
     """Memory beside weights that the largest stage needs: logits of two models, or second moments of the widest layer with their factors in
     float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, packed candidates, and what is tuned.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
-    outputs = number_bytes(device) * tokens * shape.blocks * shape.width
+    outputs = number_bytes * tokens * shape.blocks * shape.width
     reading = max(_logits(shape, tokens), 44 * shape.widest**2) + outputs + _inside(shape, tokens)
     return reading if device.type == "cpu" else max(reading, tuning_bytes(shape), measuring_bytes(shape))
 

@@ -20,7 +20,7 @@ from laaciq.engine.store import MemoryStore, Store, SubStore, key_of
 from laaciq.engine.workers import ThisProcess, Workers
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.left_alone import announced_left_alone
-from laaciq.models.loading import default_dtype, device_kind, pick_device
+from laaciq.models.loading import default_dtype, device_kind, named_dtype, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -29,7 +29,7 @@ from laaciq.quantization.model import Quantized, quantize_model, rounds_with_tex
 from laaciq.quantization.plan import Plan
 from laaciq.quantization.stored_layers import ROUNDED, RoundedBlocks
 from laaciq.trials.estimate import Cost, CostModel, StageCost, by_stage, require_memory, total
-from laaciq.trials.memory import MemoryLimits, Placement, bound_allocator, place_weights
+from laaciq.trials.memory import MemoryLimits, Placement, bound_allocator
 from laaciq.trials.quantized_copy import QuantizedCopy
 from laaciq.trials.setup import SessionSetup
 
@@ -134,14 +134,17 @@ class OpenedModel:
     def original(self) -> LanguageModel:
         placement = self.placement
         bound_allocator(self.place, self.limits)
-        return load(self.folder, device=self.device, most_bytes=placement.most_bytes, pinned=placement.pinned)
+        return load(
+            self.folder, device=self.device, dtype=named_dtype(self.options.dtype), most_bytes=placement.most_bytes,
+            pinned=placement.pinned,
+        )  # fmt: skip
 
     @cached_property
     def placement(self) -> Placement:
         """Where the weights of the original and of candidates lie."""
         if self.place.type == "cpu" and self.limits.host is None:
             return Placement()
-        return place_weights(self.costs.shape, self.place, self.limits)
+        return self.costs.placement
 
     @cached_property
     def store(self) -> Store:
@@ -162,7 +165,7 @@ class OpenedModel:
     @cached_property
     def dtype(self) -> str:
         """The type of numbers in which models compute; `auto` is that of the checkpoint."""
-        return str(default_dtype(self.place))
+        return str(named_dtype(self.options.dtype) or default_dtype(self.place))
 
     @property
     def computed_with(self) -> dict[str, str]:

@@ -23,7 +23,6 @@ OPTIONS = {"passages": 3, "served_bound": 100, "device": "cpu", "budget": 4.0}
 def one_block_at_a_time(monkeypatch):
     """As if there were room for nothing else. Tiny models have small blocks, and the work beside them is large."""
     placement = memory.Placement(1, packed=True)
-    monkeypatch.setattr("laaciq.trials.opened_model.place_weights", lambda *_: placement)
     monkeypatch.setattr("laaciq.trials.estimate.place_weights", lambda *_: placement)
 
 

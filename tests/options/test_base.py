@@ -167,7 +167,8 @@ def test_no_option_takes_a_number_that_is_not_finite(number):
 def test_a_group_is_a_part_of_the_options():
     options = RunOptions.of(method="gptq", bits=3, passages=2)
     assert options.quantizing() == WeightOptions(method="gptq", bits=3)
-    assert options.measuring().model_dump() == {"window": None, "chat": False, "seed": 0, "served_bound": 4.0}
+    read = {"window": None, "chat": False, "seed": 0}
+    assert options.measuring().model_dump() == read | {"served_bound": 4.0, "dtype": "auto"}
     assert VERBS["plan"](budget=4.5).quantizing() == WeightOptions(method="planned", budget=4.5)
 
 

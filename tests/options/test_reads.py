@@ -26,7 +26,7 @@ NEEDS = {
 }
 # Options that say which text is read and how; without text they have an effect on a measurement alone.
 CALIBRATING = {"calibration_languages", "hold_out", "draws"}
-READING = {"texts", "languages", "window", "chat", "seed", "served_bound"}
+READING = {"texts", "languages", "window", "chat", "seed", "served_bound", "dtype"}
 METHOD_VERBS = ("run", "quantize")
 
 

@@ -36,7 +36,7 @@ def test_with_less_room_candidates_are_packed_and_then_blocks_are_offloaded(shap
     assert (plenty.most_bytes, plenty.packed) == (None, False)
     assert (some.most_bytes, some.packed) == (None, True)
     assert little.packed and little.most_bytes < 2 * shape.parameters
-    assert little.most_bytes + working_bytes(shape, GPU) < 16 * GB
+    assert little.most_bytes + working_bytes(shape, GPU, 2) < 16 * GB
 
 
 @pytest.mark.parametrize("size", [28, 24, 16])
