@@ -17,8 +17,11 @@ SCANNED, REFINED = 14, 4
 # Weights searched at a time: on a CPU as many as stay in a core's cache, on an accelerator as many as keep it busy.
 CORE_PIECE, OTHER_PIECE = 2**15, 2**25
 
-# Errors (outputs, groups, inputs of a group) → cost by group.
-GroupCost = Callable[[torch.Tensor], torch.Tensor]
+# Weights of a matrix on a CPU from which on errors are computed in one pass. In smaller ones nothing takes long.
+_ONE_PASS, _ONE_PASS_PIECE = 2**20, 2**22
+
+# Weights (outputs, groups, inputs of a group) on a grid → cost by group.
+GroupCost = Callable[[torch.Tensor, Grid], torch.Tensor]
 
 
 def fit_grid(matrix: torch.Tensor, plan: TensorPlan, calibration: TensorCalibration | None = None) -> Grid:
@@ -69,7 +72,11 @@ def _search(
     cost = _cost(importance, plan)
     if plan.group_size == "tensor":
         return _search_piece(groups, cost, plan, dtype, also)
-    piece = CORE_PIECE * torch.get_num_threads() if groups.device.type == "cpu" else OTHER_PIECE
+    piece = OTHER_PIECE
+    if groups.device.type == "cpu" and len(importance) == 1 and groups.numel() >= _ONE_PASS:
+        piece, cost = _ONE_PASS_PIECE, _one_pass_cost(importance[0], plan)
+    elif groups.device.type == "cpu":
+        piece = CORE_PIECE * torch.get_num_threads()
     rows = max(1, piece // (groups.shape[1] * groups.shape[2]))
     pieces = [
         _search_piece(part, cost, plan, dtype, None if also is None else also.rows(start, start + rows))
@@ -83,7 +90,8 @@ def _cost(importance: torch.Tensor, plan: TensorPlan) -> GroupCost:
     # (groups, inputs of a group, languages), so that every group's errors meet all languages in one product.
     by_group = importance.permute(1, 2, 0).contiguous()
 
-    def cost(errors: torch.Tensor) -> torch.Tensor:
+    def cost(groups: torch.Tensor, grid: Grid) -> torch.Tensor:
+        errors = grid.decode(grid.encode(groups, plan.bits), plan.bits).sub_(groups).square_()
         if len(importance) == 1:
             costs = errors.mul_(importance[0]).sum(-1)
             return costs.sum(0, keepdim=True) if plan.group_size == "tensor" else costs
@@ -93,6 +101,13 @@ def _cost(importance: torch.Tensor, plan: TensorPlan) -> GroupCost:
         return by_language.amax(-1).T
 
     return cost
+
+
+def _one_pass_cost(importance: torch.Tensor, plan: TensorPlan) -> GroupCost:
+    # numba takes long to load.
+    from laaciq.quantization.grid_errors import group_errors
+
+    return lambda groups, grid: group_errors(groups, grid, plan.bits, importance)
 
 
 def _search_piece(
@@ -113,8 +128,7 @@ def _search_piece(
         nonlocal best, where, grid
         ratio = torch.exp(span * place)
         tried = tried or grid_between(low * ratio, high * ratio, plan, dtype)
-        errors = tried.decode(tried.encode(groups, plan.bits), plan.bits).sub_(groups).square_()
-        cost_now = cost(errors)
+        cost_now = cost(groups, tried)
         better = cost_now < best
         best, where = torch.where(better, cost_now, best), torch.where(better, place, where)
         zeros = None if tried.zeros is None or grid.zeros is None else torch.where(better, tried.zeros, grid.zeros)

@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laaciq.clipping.formula import FITTED, clip_ratio
+from laaciq.engine.threads import one_thread
 from laaciq.options import BITS, USUAL_BITS
 from laaciq.options.methods import METHODS
 from laaciq.quantization import quantize_matrix
 from laaciq.quantization.calibration import TensorCalibration
+from laaciq.quantization.grid import group
+from laaciq.quantization.grid_errors import group_errors as one_pass_errors
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.thresholds import fit_grid
 
@@ -121,3 +124,32 @@ def test_la_aciq_clips_where_its_summary_says(bits):
     scale = float(fit_grid(matrix, plan, known).scales)
     # Scales are stored in 16 bits.
     assert scale * levels == pytest.approx(float(matrix.std(correction=0)) * ratio, rel=1e-2)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("group_size", [8, 32, 64, "channel"])
+def test_errors_in_one_pass_choose_the_same_grids(group_size, symmetric, monkeypatch):
+    """Numbers are added in another order, so that thresholds of equal error may be exchanged: two in a hundred groups at most."""
+    matrix = weights(0, rows=40, columns=330)
+    matrix[3] = 0
+    squares = torch.rand(1, 330, generator=torch.Generator().manual_seed(1))
+    plan = TensorPlan(name="w", shape=(40, 330), bits=4, group_size=group_size, symmetric=symmetric, clip="effective")
+    known = TensorCalibration(squares, effective_kurtosis=1.0)
+    plain = fit_grid(matrix, plan, known)
+    monkeypatch.setattr("laaciq.quantization.thresholds._ONE_PASS", 1)
+    fast = fit_grid(matrix, plan, known)
+    with one_thread():
+        again = fit_grid(matrix, plan, known)
+    for one, other in ((plain.scales, fast.scales), (plain.zeros, fast.zeros)):
+        assert one is None or (one != other).float().mean() < 0.02
+    assert torch.equal(fast.scales, again.scales)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_errors_in_one_pass_are_those_of_the_grid(symmetric):
+    """To 10⁻⁶, the rounding errors of sums in float32."""
+    matrix, importance = weights(1, rows=9, columns=70), torch.rand(7, 10)
+    plan = TensorPlan(name="w", shape=(9, 70), bits=3, group_size=10, symmetric=symmetric, clip="mse")
+    grid, groups = fit_grid(matrix, plan), group(matrix, plan)
+    errors = (grid.decode(grid.encode(groups, 3), 3) - groups).square() * importance
+    torch.testing.assert_close(one_pass_errors(groups, grid, 3, importance), errors.sum(-1), rtol=1e-6, atol=1e-12)
