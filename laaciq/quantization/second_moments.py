@@ -61,8 +61,8 @@ class MomentSums:
         # Query, key and value, or gate and up, read the same tensor: its moments are computed and added once.
         if last is None or last.inputs is not inputs:
             rows = _weighted(inputs, weights)
-            cross = None if original is None else _weighted(original, weights).T @ rows
-            moments = SecondMoments(rows.T @ rows, cross, len(rows))
+            cross = None if original is None else _product(_weighted(original, weights), rows)
+            moments = SecondMoments(_product(rows, rows), cross, len(rows))
             last = self._last = _Addition(inputs, moments, before, _sum(before, moments))
         self.by_layer[layer.name] = last.after if before is last.before else _sum(before, last.moments)
 
@@ -72,9 +72,17 @@ def _sum(before: SecondMoments | None, added: SecondMoments) -> SecondMoments:
 
 
 def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Rows √w·x of the tokens with positive weight."""
+    """Rows √w·x of the tokens with positive weight. On a CPU, those of a model in bfloat16 stay in it: their products are faster, and what
+    rounding adds averages out over batches.
+    """
     chosen = inputs.reshape(len(weights), -1)[weights > 0].float()
-    return chosen * weights[weights > 0].sqrt()[:, None]
+    rows = chosen * weights[weights > 0].sqrt()[:, None]
+    return rows.to(inputs.dtype) if inputs.device.type == "cpu" else rows
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Σ x x̂ᵀ over rows, in float32."""
+    return (left.T @ right).float()
 
 
 def token_weights(

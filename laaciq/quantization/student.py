@@ -24,8 +24,8 @@ from laaciq.quantization.stored_layers import StoredLayers
 
 
 class Student(nn.Module):
-    """Runs the original's code on other parameters, in float32 unless told otherwise. Only tensors that are not quantized are copied, and the
-    original does not change. Token matrices have scales like all others.
+    """Runs the original's code on other parameters, in float32, or with products in the type of `multiplying_in`. Only tensors that are not
+    quantized are copied, and the original does not change. Token matrices have scales like all others.
 
     The weights of a block are dequantized when it runs. With `recompute` they are dequantized again for its gradients, and only the packed
     codes of all blocks stay in memory; otherwise all unpacked codes do.

@@ -91,3 +91,29 @@ def test_each_distinct_input_is_factorized_once(tmp_path, monkeypatch):
     blocks = len(model.anatomy.block_names)
     assert len(layers) == 7 * blocks
     assert calls.total() == 4 * blocks
+
+
+def test_moments_of_a_model_in_bfloat16_round_as_well():
+    """Its inputs are multiplied in bfloat16 on a CPU. Codes from these moments lose at most 1 % more, by the exact ones."""
+    random = torch.Generator().manual_seed(0)
+    mixing = torch.randn(INPUTS, INPUTS, generator=random) * torch.logspace(-2, 1, INPUTS)
+    batches = [(torch.randn(96, INPUTS, generator=random) @ mixing).bfloat16() for _ in range(20)]
+    layer, weights = SimpleNamespace(name="layer"), torch.rand(96, generator=random) / 1e4
+    summed = []
+    for kind in (torch.float32, torch.bfloat16):
+        sums = MomentSums()
+        for inputs in batches:
+            sums.add(layer, inputs.to(kind), weights, original=inputs.to(kind))
+        summed.append(sums.by_layer["layer"])
+    exact, fast = summed
+    assert fast.moments.dtype == fast.cross.dtype == torch.float32
+    assert (fast.moments - exact.moments).norm() < 2e-3 * exact.moments.norm()
+    matrix = torch.randn(32, INPUTS, generator=random)
+    plan = TensorPlan(
+        name="w", shape=(32, INPUTS), bits=3, group_size=50, symmetric=False, clip="mse", rounding="second-order"
+    )
+    losses = []
+    for moments in (exact, fast):
+        error = quantize_matrix(matrix, plan, None, Hessian(moments.moments)).dequantize(plan) - matrix
+        losses.append(((error @ exact.moments) * error).sum())
+    assert losses[1] < 1.01 * losses[0]
