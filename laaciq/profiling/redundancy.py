@@ -23,7 +23,7 @@ from laaciq.engine.threads import one_thread
 from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import batch_tokens, batches, read_through, score
+from laaciq.scoring.likelihood import batches, read_through, read_tokens, score
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.strict import StrictModel
 
@@ -267,7 +267,7 @@ def _mean_updates(
     names = model.anatomy.block_names
     handles = [model.module.get_submodule(names[i]).register_forward_hook(adding(i), with_kwargs=True) for i in blocks]
     try:
-        for _, sequences in batches(passages, batch_tokens(model)):
+        for _, sequences in batches(passages, read_tokens(model)):
             lengths = torch.tensor([len(s.inputs) for s in sequences], device=model.device)
             position = torch.arange(int(lengths.max()), device=model.device)
             # Padding goes to a last row that is thrown away.

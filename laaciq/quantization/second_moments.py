@@ -12,7 +12,7 @@ import torch
 
 from laaciq.models import LanguageModel, LinearLayer
 from laaciq.profiling.activations import read_masks
-from laaciq.scoring.likelihood import batch_tokens, batches
+from laaciq.scoring.likelihood import batches, read_tokens
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Weight of every token of a batch, (rows, positions), zero on padding: under True for an encoder, under False for all else.
@@ -112,7 +112,7 @@ def batched_by_language(
     pool = [(code, passage) for code, prepared in passages.items() for passage in prepared]
     return [
         ([pool[owner][0] for owner in owners], sequences)
-        for owners, sequences in batches([passage for _, passage in pool], batch_tokens(model))
+        for owners, sequences in batches([passage for _, passage in pool], read_tokens(model))
     ]
 
 

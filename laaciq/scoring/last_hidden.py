@@ -10,7 +10,7 @@ import torch
 
 from laaciq.models import LanguageModel
 from laaciq.scoring.block_calls import returning, split_output
-from laaciq.scoring.likelihood import LEAST_ROWS, batch_tokens, batches, read_through, target_positions
+from laaciq.scoring.likelihood import LEAST_ROWS, batches, read_through, read_tokens, target_positions
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 
@@ -32,7 +32,7 @@ class LastHidden:
         self._rows: dict[int, torch.Tensor] = {}
         self._beside: list[tuple[Any, ...] | None] = [None] * len(model.blocks)
         passages = [ScoredPassage([sequence], 0) for sequence in sequences]
-        for owners, batch in batches(passages, batch_tokens(model)):
+        for owners, batch in batches(passages, read_tokens(model)):
             row, column = target_positions(model, batch)
             with self._watched() as returned:
                 read_through(model, batch)

@@ -23,6 +23,8 @@ from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 LOGITS_BYTES, ACCELERATOR_LOGITS_BYTES = 128 * 2**20, 2**31
 # More tokens are no faster on an accelerator, and all blocks' outputs of a batch are in memory at times.
 ACCELERATOR_TOKENS = 8192
+# Fewest tokens per batch where no logits are computed: smaller products take longer per token.
+READ_TOKENS = 1024
 # Fewest rows of a matrix product. MKL splits the sums of 5 to 11 rows between threads, and they end in other digits for another number of them.
 LEAST_ROWS = 12
 # Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
@@ -52,6 +54,11 @@ def batch_tokens(model: LanguageModel) -> int:
     """Padded tokens in a batch, so that its logits stay within bounds."""
     on_cpu = model.device.type == "cpu"
     return tokens_per_batch(model.vocabulary, on_cpu=on_cpu)
+
+
+def read_tokens(model: LanguageModel) -> int:
+    """Padded tokens in a batch that is read without logits."""
+    return max(READ_TOKENS, batch_tokens(model))
 
 
 def tokens_per_batch(vocabulary: int, *, on_cpu: bool) -> int:

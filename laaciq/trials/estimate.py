@@ -16,7 +16,7 @@ from laaciq.models.loading import named_dtype, skeleton
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.redundancy import FOLDS
-from laaciq.scoring.likelihood import tokens_per_batch
+from laaciq.scoring.likelihood import READ_TOKENS, tokens_per_batch
 from laaciq.scoring.operations import ModelShape, Reading, scoring
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.measurement import SERVED_PROBE
@@ -169,7 +169,8 @@ class CostModel:
 
     def read(self, texts: Texts) -> Reading:
         """All languages together, as in calibration."""
-        return self._reading(list(texts.by_language.values()), scored=False)
+        most = max(READ_TOKENS, self.batch_tokens)
+        return self._reading(list(texts.by_language.values()), scored=False, most_tokens=most)
 
     def one_by_one(self, texts: Texts) -> Reading:
         """Every sequence in a separate batch."""
