@@ -26,8 +26,10 @@ def fast_products() -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def training_type(device: torch.device, width: int) -> torch.dtype:
-    """The type that a model of this width multiplies in while it is trained; everything else stays in float32."""
+def training_type(device: torch.device, dtype: torch.dtype, width: int) -> torch.dtype:
+    """The type that a model of this type and width multiplies in while it is trained."""
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    if dtype == torch.bfloat16:
+        return dtype
     return torch.bfloat16 if width >= _WIDE and cpu_multiplies_bfloat16() else torch.float32

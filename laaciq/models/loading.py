@@ -99,8 +99,10 @@ def load(
     form: ForeignFormat | None = None,
     most_bytes: int | None = None,
     pinned: bool = True,
+    tokenizer: Any = None,
 ) -> LanguageModel:
-    """Load model and tokenizer. Without a `dtype`, the model computes in float32 on a CPU, elsewhere in the type of the checkpoint.
+    """Load model and tokenizer, unless the `tokenizer` is there already: from GGUF it may take half a minute. Without a `dtype`, the model
+    computes in float32 on a CPU, elsewhere in the type of the checkpoint.
 
     With `most_bytes`, its weights take no more than that on the device: blocks that do not fit are offloaded, for a GPU to pinned memory
     unless they are not to be `pinned`, else they stay in their files.
@@ -135,7 +137,7 @@ def load(
             )
         else:
             module, info = _dequantized(folder, form, config, computing)
-        tokenizer = read_tokenizer(folder)
+        tokenizer = read_tokenizer(folder) if tokenizer is None else tokenizer
     check_loaded(module, info, folder.name, hint)
     if dequantized:  # to bfloat16, whatever the type of the others
         module.to(module.dtype if computing == "auto" else computing)

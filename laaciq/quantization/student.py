@@ -24,7 +24,8 @@ from laaciq.quantization.stored_layers import StoredLayers
 
 
 class Student(nn.Module):
-    """Runs the original's code on other parameters, in float32, or with products in the type of `multiplying_in`. Only tensors that are not
+    """Runs the original's code on other parameters, in float32, or with products in the type of `multiplying_in`. If the original computes in
+    bfloat16 on a CPU, so does the student: there the head alone would take longer in float32 than all blocks. Only tensors that are not
     quantized are copied, and the original does not change. Token matrices have scales like all others.
 
     The weights of a block are dequantized when it runs. With `recompute` they are dequantized again for its gradients, and only the packed
@@ -34,7 +35,8 @@ class Student(nn.Module):
     def __init__(self, model: LanguageModel, layers: StoredLayers, *, recompute: bool) -> None:
         super().__init__()
         self._recompute = recompute
-        self._products = torch.float32
+        self._as_original = model.device.type == "cpu" and model.dtype == torch.bfloat16
+        self._products = torch.bfloat16 if self._as_original else torch.float32
         self.layers = layers.nearer() if recompute else layers
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
@@ -79,11 +81,16 @@ class Student(nn.Module):
             self._products = before
 
     def _run_block(self, forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        with torch.autocast(self.offloaded.device.type, self._products, enabled=self._products != torch.float32):
+        with self._multiplying(self._products):
             return forward(*arguments, **options)
 
     def forward(self, **arguments: Any) -> Any:
-        return functional_call(self.copy.module, self._values(self._outside), kwargs=arguments)
+        dtype = self._products if self._as_original else torch.float32
+        with self._multiplying(dtype):
+            return functional_call(self.copy.module, self._values(self._outside, dtype), kwargs=arguments)
+
+    def _multiplying(self, dtype: torch.dtype) -> torch.autocast:
+        return torch.autocast(self.offloaded.device.type, dtype, enabled=dtype != torch.float32)
 
     def fetch(self, index: int) -> BlockTensors:
         """The weights of a block by name within it, with their gradients: `BlockSource`."""

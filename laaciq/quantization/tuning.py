@@ -103,7 +103,8 @@ def tune(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: (1 + math.cos(math.pi * step / (epochs * steps))) / 2
     )
-    products = training_type(model.device, min(linear.shape[1] for linear in model.anatomy.linears))
+    narrowest = min(linear.shape[1] for linear in model.anatomy.linears)
+    products = training_type(model.device, model.dtype, narrowest)
     chance = random.Random(calibration.options.seed)
     # On a CPU, dequantizing once more is cheaper than computing padding.
     most = STEP_TOKENS if model.device.type == "cpu" else BATCH_TOKENS

@@ -136,7 +136,7 @@ class OpenedModel:
         bound_allocator(self.place, self.limits)
         return load(
             self.folder, device=self.device, dtype=named_dtype(self.options.dtype), most_bytes=placement.most_bytes,
-            pinned=placement.pinned,
+            pinned=placement.pinned, tokenizer=self.costs.model.tokenizer if "costs" in self.__dict__ else None,
         )  # fmt: skip
 
     @cached_property
