@@ -27,10 +27,13 @@ def effect_words(decision: Decision) -> str:
     finding = decision.finding
     if finding is None:
         return decision.reason
-    claimed = f"{_SIDES[finding.side]} {_number(finding.threshold)}".replace("± ", "±")
+    return f"{finding.statistic} {interval_words(decision)}, claimed {claimed_words(finding)}"
+
+
+def claimed_words(finding: Finding) -> str:
     if finding.side == "within" and finding.scale == "log":
-        claimed = f"between {_number(1 / finding.threshold)} and {_number(finding.threshold)}"
-    return f"{finding.statistic} {interval_words(decision)}, claimed {claimed}"
+        return f"between {_number(1 / finding.threshold)} and {_number(finding.threshold)}"
+    return f"{_SIDES[finding.side]} {_number(finding.threshold)}".replace("± ", "±")
 
 
 def interval_words(decision: Decision) -> str:
@@ -60,6 +63,23 @@ def decisions(row: ClaimRow) -> list[tuple[str, Decision]]:
     return [*row.decisions.items(), *([("pooled", row.pooled)] if row.pooled else [])]
 
 
+def side_by_side(result: LabResult) -> Iterator[list[str]]:
+    """Heads, and one row per claim that has a finding: the effect under each model, with the verdict unless it is undecided."""
+    yield ["claim", "claimed", *result.models, "pooled"]
+    for row in result.rows:
+        findings = [decision.finding for decision in row.decisions.values() if decision.finding is not None]
+        if findings:
+            by_model = [_cell(row.decisions[model]) for model in result.models]
+            yield [row.name, claimed_words(findings[0]), *by_model, "" if row.pooled is None else _cell(row.pooled)]
+
+
+def _cell(decision: Decision) -> str:
+    if decision.finding is None:
+        return "–" if decision.verdict == "not applicable" else decision.verdict
+    verdict = "" if decision.verdict == "undecided" else f"{decision.verdict} "
+    return f"{verdict}{interval_words(decision)}"
+
+
 def title(result: LabResult) -> str:
     return f"Claims of the theory on {', '.join(result.models)}"
 
@@ -77,6 +97,16 @@ def lab_markdown(result: LabResult) -> str:
     lines = [f"# {markdown_text(title(result))}", "", markdown_text(introduction(result)), ""]
     lines += [f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
     lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in cells(result)]
+    if len(result.models) > 1:
+        heads, *rows = side_by_side(result)
+        lines += [
+            "",
+            "## Models side by side",
+            "",
+            f"| {' | '.join(map(markdown_text, heads))} |",
+            f"|{'---|' * len(heads)}",
+        ]
+        lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in rows]
     lines += ["", "## Claims", ""]
     lines += [markdown_text(f"{row.name}: {row.words} ({row.place}) Rule: {row.rule}") + "\n" for row in result.rows]
     lines += ["## Reproduce", "", f"    {shown_command(result.command)}", ""]
