@@ -205,18 +205,20 @@ class CostModel:
         """
         whole = self.number_bytes * self.shape.parameters
         there = min(whole, self.placement.most_bytes or whole)
-        each: float = whole
-        if self.placement.packed:
-            # Two blocks at a time are on the device, and the codes of all on a GPU. On a CPU those may stay in files.
-            each = 2 * whole / self.shape.blocks + (0 if self.device.type == "cpu" else packed_bytes(self.shape))
+        # Packed candidates have two blocks at a time on the device.
+        each = 2 * whole / self.shape.blocks if self.placement.packed else whole
         # An accelerator's logits are computed in 16 bits and compared in 32.
         size = there + (models - 1) * each + more_bytes
         size += logits * self._logits_bound * (1.0 if self.device.type == "cpu" else 1.5)
         seconds = work.seconds(self.speed)
         if self.device.type == "cpu":
             return StageCost(seconds, _BASE_BYTES + size, name=name)
-        offloaded = whole - there if self.placement.pinned else 0
-        return StageCost(seconds, _CUDA_BYTES + offloaded, taken_bytes(size, self.device), name=name)
+        host: float = _CUDA_BYTES + (whole - there if self.placement.pinned else 0)
+        if self.placement.packed:
+            # The codes of one candidate are on the GPU, those of others in host memory.
+            size += min(models - 1, 1) * packed_bytes(self.shape)
+            host += max(models - 2, 0) * packed_bytes(self.shape)
+        return StageCost(seconds, host, taken_bytes(size, self.device), name=name)
 
     def loading(self) -> StageCost:
         """Reading weights from disk and checking them for NaN."""

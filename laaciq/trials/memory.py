@@ -61,8 +61,7 @@ def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
 @dataclass(frozen=True)
 class Placement:
     """`most_bytes` of the original's weights may be on the device, None if all are; blocks that do not fit are offloaded, to `pinned` host
-    memory or to their files. If candidates are `packed`, their blocks are dequantized when they run, on a GPU from codes that lie there
-    too.
+    memory or to their files. If candidates are `packed`, their blocks are dequantized when they run.
     """
 
     most_bytes: int | None = None
@@ -126,31 +125,15 @@ def usual_bytes(device: torch.device) -> int:
 
 def working_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
     """Memory beside weights that the largest stage needs: logits of two models, or second moments of the widest layer with their factors in
-    float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, packed candidates, and what is tuned.
+    float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, what is tuned, which is more than for a packed candidate.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
     outputs = number_bytes * tokens * shape.blocks * shape.width
-    reading = max(_logits(shape, tokens), 44 * shape.widest**2) + outputs + _inside(shape, tokens)
-    return reading if device.type == "cpu" else max(reading, tuning_bytes(shape), measuring_bytes(shape))
-
-
-def measuring_bytes(shape: ModelShape) -> float:
-    """GPU memory of measuring packed candidates beside the original: their codes, two blocks of one of them, logits of two models, and what
-    is inside a block.
-    """
-    tokens = tokens_per_batch(shape.vocabulary, on_cpu=False)
-    blocks = 2 * 2 * shape.weights / shape.blocks
-    return (_MODELS - 1) * packed_bytes(shape) + blocks + _logits(shape, tokens) + _inside(shape, tokens)
-
-
-def _logits(shape: ModelShape, tokens: int) -> float:
-    """Those of two models, and room to compare them."""
-    return 2.5 * 4 * tokens * shape.vocabulary
-
-
-def _inside(shape: ModelShape, tokens: int) -> float:
-    """Activations inside a block."""
-    return 4.0 * tokens * (6 * shape.width + 3 * shape.widest)
+    # Logits of two models, and room to compare them.
+    logits = 2.5 * 4 * tokens * shape.vocabulary
+    inside = 4 * tokens * (6 * shape.width + 3 * shape.widest)
+    reading = max(logits, 44 * shape.widest**2) + outputs + inside
+    return reading if device.type == "cpu" else max(reading, tuning_bytes(shape))
 
 
 def tuning_bytes(shape: ModelShape) -> float:

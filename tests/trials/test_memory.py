@@ -16,19 +16,23 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 GB = 2**30
 
 
-@pytest.fixture(scope="module")
-def shape():
-    """A Llama of 7 billion weights: 12.6 GB in 16 bits."""
+def llama(width, feed_forward, blocks):
     config = AutoConfig.for_model(
         "llama",
-        hidden_size=4096,
-        intermediate_size=11008,
-        num_hidden_layers=32,
-        num_attention_heads=32,
+        hidden_size=width,
+        intermediate_size=feed_forward,
+        num_hidden_layers=blocks,
+        num_attention_heads=blocks,
         vocab_size=32000,
     )
     with torch.device("meta"):
         return ModelShape.of("causal", dissect(AutoModelForCausalLM.from_config(config)))
+
+
+@pytest.fixture(scope="module")
+def shape():
+    """A Llama of 7 billion weights: 12.6 GB in 16 bits."""
+    return llama(4096, 11008, 32)
 
 
 def test_with_less_room_candidates_are_packed_and_then_blocks_are_offloaded(shape):
@@ -40,12 +44,18 @@ def test_with_less_room_candidates_are_packed_and_then_blocks_are_offloaded(shap
 
 
 @pytest.mark.parametrize("size", [28, 24, 16])
-def test_two_packed_candidates_have_room_beside_the_original(size, shape):
+def test_a_packed_candidate_has_room_beside_the_original(size, shape):
+    """Twice its codes, the rule of `StoredLayers.nearer`, and logits of two models."""
     placement = place_weights(shape, GPU, MemoryLimits(gpu=size * GB))
     original = min(2 * shape.parameters, placement.most_bytes or 2 * shape.parameters)
     logits = 2 * 4 * tokens_per_batch(shape.vocabulary, on_cpu=False) * shape.vocabulary
     assert placement.packed
     assert taken_bytes(original + 2 * packed_bytes(shape) + logits, GPU) < size * GB
+
+
+def test_13_billion_weights_fit_in_24_gigabytes():
+    shape = llama(5120, 13824, 40)
+    assert place_weights(shape, GPU, MemoryLimits(gpu=24 * GB, host=64 * GB)).pinned
 
 
 def test_offloaded_blocks_are_pinned_if_host_memory_has_room_for_them(shape):
