@@ -149,10 +149,16 @@ class Rescalable:
         with _replaced(self.model.module, self.parameters(powers)):
             after = _logits(self.model)
         drift = float((after - before).abs().max() / before.abs().max())
-        if drift > max(FUNCTION_TOLERANCE, _ROUNDING_UNITS * torch.finfo(self.model.dtype).eps):
-            raise BadOption(
-                f"{self.model.folder.name} computes something else after this rescaling (logits differ by {100 * drift:.1f} %): "
+        dtype = self.model.dtype
+        if drift > max(FUNCTION_TOLERANCE, _ROUNDING_UNITS * torch.finfo(dtype).eps):
+            reason = (
                 "what its norms write is also read by other parts than linear layers, so that κ cannot be changed alone"
+            )
+            if dtype.itemsize < 4:
+                kind = str(dtype).removeprefix("torch.")
+                reason = f"rescaled gains and weights may be too coarse in {kind}; try --dtype float32"
+            raise BadOption(
+                f"{self.model.folder.name} computes something else after this rescaling (logits differ by {100 * drift:.1f} %): {reason}"
             )
         return drift
 

@@ -55,3 +55,12 @@ def test_what_cannot_be_rescaled_is_refused_and_left_alone(tmp_path):
     for before, changed in ((kept, model), (kept_there, post_norm)):
         for name, p in changed.module.named_parameters():
             assert torch.equal(p, before[name])
+
+
+def test_in_16_bits_the_remedy_is_float32(tmp_path):
+    """What else reads the norms cannot be told from what rounding does. Gemma's gains, stored as 1 + w, lose digits where they are small."""
+    model = opened("bert", tmp_path)
+    model.module.bfloat16()
+    rescalable = Rescalable(model)
+    with pytest.raises(BadOption, match="too coarse in bfloat16; try --dtype float32"):
+        rescalable.drift(rescalable.powers({max(rescalable.blocks): 40.0}))

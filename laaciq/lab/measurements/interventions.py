@@ -66,7 +66,9 @@ def _rescaled(
         )
         rescalable.drift(powers)
     except BadOption as refusal:
-        raise NotApplicable(str(refusal), "a model whose norms are read by linear layers alone") from refusal
+        raise NotApplicable(
+            str(refusal), "a model whose norms are read by linear layers alone, in float32"
+        ) from refusal
     plan = rounded_plan(model, GridOptions(bits=bits))
     return bench.losses(Rescaled(f"lab/{name}", tuple(powers.items()), plan))
 
