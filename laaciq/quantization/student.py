@@ -73,7 +73,9 @@ class Student(nn.Module):
 
     @contextmanager
     def multiplying_in(self, dtype: torch.dtype) -> Iterator[None]:
-        """Context manager: blocks multiply matrices of this type, also when they run again; all else, and logits, stay in float32."""
+        """Context manager: blocks multiply matrices of this type, also when they run again. All else, and logits, stay in float32, unless the
+        original computes in bfloat16 on a CPU.
+        """
         before, self._products = self._products, dtype
         try:
             yield
