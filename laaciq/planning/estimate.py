@@ -138,7 +138,7 @@ class _Quantizing:
         tried = 1 + preset.rounds + preset.probes
         allocations = 2 + preset.probes + (len(FRONT) if preset.front else 0)
         allocating = StageCost(_ALLOCATION_SECONDS * len(self.tensors) * allocations, 0.0, name="allocation")
-        validation = scoring(shape, self.validated, 1) + Work(elements=60 * shape.parameters)
+        validation = scoring(shape, self.validated, 1, on_cpu=self._on_cpu) + Work(elements=60 * shape.parameters)
         return [
             self._curvature(),
             costs.stage("second moments", self._gains(), more_bytes=self._moment_bytes()),

@@ -145,5 +145,5 @@ def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, s
     if not on_cpu:
         step, per_weight, per_block = replace(step, products=_SMALL * step.products), 3 * _FUSED, _TUNED_CALLS
     weights = Work(elements=per_weight * shape.weights, calls=per_block * shape.blocks) * batches
-    checked = scoring(shape, held, 1) + Work(elements=_DEQUANTIZED * shape.weights) * held.batches
+    checked = scoring(shape, held, 1, on_cpu=on_cpu) + Work(elements=_DEQUANTIZED * shape.weights) * held.batches
     return (step + weights + logits) * epochs + checked * (epochs + 1)

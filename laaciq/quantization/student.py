@@ -25,8 +25,9 @@ from laaciq.quantization.stored_layers import StoredLayers
 
 class Student(nn.Module):
     """Runs the original's code on other parameters, in float32, or with products in the type of `multiplying_in`. If the original computes in
-    bfloat16 on a CPU, so does the student: there the head alone would take longer in float32 than all blocks. Only tensors that are not
-    quantized are copied, and the original does not change. Token matrices have scales like all others.
+    bfloat16 on a CPU, the student's products are in bfloat16 too, those of the head included: in float32 the head alone would take longer than
+    all blocks. Hidden states stay in float32. Only tensors that are not quantized are copied, and the original does not change. Token
+    matrices have scales like all others.
 
     The weights of a block are dequantized when it runs. With `recompute` they are dequantized again for its gradients, and only the packed
     codes of all blocks stay in memory; otherwise all unpacked codes do.
@@ -44,7 +45,8 @@ class Student(nn.Module):
         self._block_names = model.anatomy.block_names
         quantized = {id(model.module.get_parameter(tensor.name)) for tensor in layers.plans.values()}
         others = {name: p.detach() for name, p in model.module.named_parameters() if id(p) not in quantized}
-        self._fixed = {name: to_16bit(p.to(model.device)).float() for name, p in others.items() if p.ndim != 1}
+        fixed = {name: to_16bit(p.to(model.device)) for name, p in others.items() if p.ndim != 1}
+        self._fixed = fixed if self._as_original else {name: p.float() for name, p in fixed.items()}
         self._starts = {name: p.to(model.device).float() for name, p in others.items() if p.ndim == 1}
         self._units = {name: float(p.square().mean().sqrt()) for name, p in self._starts.items()}
         self._buffers_of_blocks = [dict(block.named_buffers()) for block in model.blocks]
@@ -66,6 +68,9 @@ class Student(nn.Module):
         # Blocks of a decoder share what the encoder returns.
         way = recorded_first if model.kind == "encoder-decoder" else recorded_last
         recomputing = way if recompute else None
+        for part in self.copy.module.modules():
+            if isinstance(part, nn.Embedding):
+                part.register_forward_hook(lambda module, inputs, looked_up: looked_up.float())
         blocks = dict(enumerate(self.copy.blocks))
         for block in blocks.values():
             block.forward = partial(self._run_block, block.forward)

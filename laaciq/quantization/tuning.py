@@ -29,7 +29,7 @@ from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.quantization.student import Student
 from laaciq.quantization.tuning_state import KeptEpochs, TuningState
 from laaciq.scoring.last_hidden import LastHidden
-from laaciq.scoring.likelihood import COMPARED_ROWS, batches, score, target_logits
+from laaciq.scoring.likelihood import batches, compared_parts, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Initial learning rates of θ at 3 bits; they fall to zero along a cosine. They halve with every further bit, as the step of the grid does:
@@ -201,13 +201,12 @@ def _descend(
     """Add the gradient of Σ weight·KL(p ‖ q), which is weight·(q − p) for the logits of q. The original's logits are kept for one batch
     only.
     """
-    wanted = original.logits(sequences)
     given = target_logits(student, sequences)
-    with torch.inference_mode():
-        # In place of the original's logits, a few rows at a time.
-        for p, q, weight in zip(*(t.split(COMPARED_ROWS) for t in (wanted, given, weights)), strict=True):
-            p.copy_((q.softmax(-1) - p.softmax(-1)) * weight[:, None])
-    given.backward(wanted.clone())
+    wanted, gradient = original.logits(sequences), torch.empty_like(given)
+    with torch.no_grad():
+        for g, q, p, weight in compared_parts(gradient, given, wanted, weights):
+            torch.mul(q.float().softmax(-1).sub_(p.float().softmax(-1)), weight[:, None], out=g)
+    given.backward(gradient)
 
 
 def _divergence(

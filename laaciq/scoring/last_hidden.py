@@ -42,7 +42,7 @@ class LastHidden:
 
     @torch.inference_mode()
     def logits(self, sequences: Sequence[ScoredSequence]) -> torch.Tensor:
-        """The logits that score each target, one row per target, in float32."""
+        """The logits that score each target, one row per target, in the type in which the model computes them."""
         model = self._model
         hidden = torch.cat([self._rows[id(sequence)] for sequence in sequences]).to(model.device)
         count = len(hidden)
@@ -56,7 +56,7 @@ class LastHidden:
         if model.kind != "masked":
             arguments["use_cache"] = False
         with returning(model.blocks, hidden, self._beside):
-            return model.module(**arguments).logits[:count, 0].float()
+            return model.module(**arguments).logits[:count, 0]
 
     @contextmanager
     def _watched(self) -> Iterator[list[torch.Tensor]]:

@@ -27,8 +27,9 @@ ACCELERATOR_TOKENS = 8192
 READ_TOKENS = 1024
 # Fewest rows of a matrix product. MKL splits the sums of 5 to 11 rows between threads, and they end in other digits for another number of them.
 LEAST_ROWS = 12
-# Rows of logits compared at once: few enough to stay in the processor's cache between one step and the next.
-COMPARED_ROWS = 64
+# Logits compared at once, in float32 and per thread of a CPU: so few that they stay in its cache between one step and the next. With a
+# vocabulary of 262,144 tokens, 4 rows at a time take a third of the time of 64. An accelerator compares enough rows to be busy.
+COMPARED_BYTES, FEWEST_COMPARED, ACCELERATOR_COMPARED = 2**21, 4, 64
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def score_each(
                 raise BrokenModel(
                     f"{model.folder.name} has no logit for token {int(targets.max())}, which {original.folder.name} has: they are no pair"
                 )
-            parts = zip(*(t.split(COMPARED_ROWS) for t in (left, right, targets)), strict=True)
+            parts = compared_parts(left, right, targets)
             for index, values in enumerate(zip(*(_compare(*part) for part in parts), strict=True)):
                 np.add.at(totals[index], rows, torch.cat(values).double().cpu().numpy())
         advance(len(rows))
@@ -128,11 +129,24 @@ def nll_by_passage(
     return nll
 
 
+def compared_rows(vocabulary: int, *, on_cpu: bool) -> int:
+    """Rows of logits that are compared at once. Every row is computed alone: their number changes no result."""
+    if not on_cpu:
+        return ACCELERATOR_COMPARED
+    return max(FEWEST_COMPARED, torch.get_num_threads() * COMPARED_BYTES // (4 * vocabulary))
+
+
+def compared_parts(logits: torch.Tensor, *others: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """The same few rows of all tensors at a time."""
+    rows = compared_rows(logits.shape[1], on_cpu=logits.device.type == "cpu")
+    return zip(*(tensor.split(rows) for tensor in (logits, *others)), strict=True)
+
+
 def _compare(left: torch.Tensor, right: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Count, both losses, KL and top agreement of each target, from the two models' logits."""
     # One of the models may have rows for tokens that no text has, to fill up its vocabulary: the others are compared.
     common = min(left.shape[1], right.shape[1])
-    left, right = left[:, :common], right[:, :common]
+    left, right = left[:, :common].float(), right[:, :common].float()
     left_total, right_total = left.logsumexp(-1), right.logsumexp(-1)
     left_nll = left_total - left.gather(1, targets[:, None])[:, 0]
     right_nll = right_total - right.gather(1, targets[:, None])[:, 0]
@@ -147,8 +161,8 @@ def target_losses(model: LanguageModel, sequences: list[ScoredSequence]) -> torc
     """−log p of each target, in nats."""
     logits = target_logits(model, sequences)
     targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-    total = torch.cat([rows.logsumexp(-1) for rows in logits.split(COMPARED_ROWS)])
-    return total - logits.gather(1, targets[:, None])[:, 0]
+    total = torch.cat([rows.float().logsumexp(-1) for (rows,) in compared_parts(logits)])
+    return total - logits.gather(1, targets[:, None])[:, 0].float()
 
 
 def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int], list[ScoredSequence]]]:
@@ -166,7 +180,7 @@ def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int
 
 
 def target_logits(model: LanguageModel, sequences: list[ScoredSequence]) -> torch.Tensor:
-    """The logits that score each target, one row per target, in float32."""
+    """The logits that score each target, one row per target, in the type in which the model computes them."""
     return _logits_at(model, sequences, *target_positions(model, sequences))
 
 
@@ -212,7 +226,7 @@ def _logits_at(
     finally:
         if handle is not None:
             handle.remove()
-    return (logits[0, : len(row)] if selected else logits[row, column]).float()
+    return logits[0, : len(row)] if selected else logits[row, column]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from laaciq.engine.work import Work
 from laaciq.models import Anatomy, LinearLayer
 from laaciq.models.loading import Kind
-from laaciq.scoring.likelihood import COMPARED_ROWS, batches
+from laaciq.scoring.likelihood import batches, compared_rows
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Numbers that norms, rotations, activations and sums read per token and block, as multiples of the block's width and of its widest layer.
@@ -159,9 +159,9 @@ def backward(shape: ModelShape, reading: Reading) -> Work:
     return through + Work(products=2 * shape.vocabulary * shape.width * reading.targets)
 
 
-def scoring(shape: ModelShape, reading: Reading, candidates: int) -> Work:
+def scoring(shape: ModelShape, reading: Reading, candidates: int, *, on_cpu: bool = True) -> Work:
     """The original and candidates side by side, with the divergence of each; without candidates, the original's loss alone."""
     logits = shape.vocabulary * reading.targets
     per_logit = candidates * _COMPARED or _SCORED
-    rows = reading.targets / COMPARED_ROWS
+    rows = reading.targets / compared_rows(shape.vocabulary, on_cpu=on_cpu)
     return forward(shape, reading) * (1 + candidates) + Work(elements=per_logit * logits, calls=25 * rows)

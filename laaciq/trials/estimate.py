@@ -161,7 +161,7 @@ class CostModel:
     @property
     def batch_tokens(self) -> int:
         """Like `laaciq.scoring.likelihood.batch_tokens`, for the device where the model will be."""
-        return tokens_per_batch(self.shape.vocabulary, on_cpu=self.device.type == "cpu")
+        return tokens_per_batch(self.shape.vocabulary, on_cpu=self._on_cpu)
 
     def scored(self, texts: Texts) -> Reading:
         """All languages together, as in scoring."""
@@ -209,9 +209,9 @@ class CostModel:
         each = 2 * whole / self.shape.blocks if self.placement.packed else whole
         # An accelerator's logits are computed in 16 bits and compared in 32.
         size = there + (models - 1) * each + more_bytes
-        size += logits * self._logits_bound * (1.0 if self.device.type == "cpu" else 1.5)
+        size += logits * self._logits_bound * (1.0 if self._on_cpu else 1.5)
         seconds = work.seconds(self.speed)
-        if self.device.type == "cpu":
+        if self._on_cpu:
             return StageCost(seconds, _BASE_BYTES + size, name=name)
         host: float = _CUDA_BYTES + (whole - there if self.placement.pinned else 0)
         if self.placement.packed:
@@ -247,7 +247,7 @@ class CostModel:
         # In float64, at half the speed.
         squares = Work(products=2 * 2 * shape.width**2 * reading.read)
         scan = Work(elements=60 * shape.parameters)
-        work = scoring(shape, reading, 0) + hooks + squares + spectra + scan
+        work = scoring(shape, reading, 0, on_cpu=self._on_cpu) + hooks + squares + spectra + scan
         return self.stage(
             "profile", work, logits=min(1.0, self._logits_share(reading)), more_bytes=8 * FOLDS * shape.width**2
         )
@@ -264,12 +264,16 @@ class CostModel:
             else:
                 reading = reading + self._reading([passages.spread(SERVED_PROBE)], scored=True)
         applied = Work(elements=60 * candidates * self.shape.parameters)
-        work = scoring(self.shape, reading, candidates) + applied
+        work = scoring(self.shape, reading, candidates, on_cpu=self._on_cpu) + applied
         return self.stage("measuring", work, models=1 + candidates, logits=2 * self._logits_share(reading))
 
     def _logits_share(self, reading: Reading) -> float:
         """The share of the bound that the largest batch of these texts takes."""
         return min(1.0, 4 * self.shape.vocabulary * reading.targets / self._logits_bound)
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
     @property
     def _logits_bound(self) -> int:
