@@ -19,6 +19,9 @@ from laaciq.quantization.products import (
 )
 from laaciq.quantization.stored_layers import StoredLayers
 
+# Weights that are unpacked at a time on a CPU: they stay in its cache between one operation and the next.
+PIECE = 2**17
+
 
 class FixedCodes(Protocol):
     def weights(self, scales: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -42,13 +45,30 @@ class UnpackedCodes:
     plan: TensorPlan
 
     def weights(self, scales: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        return replace(self.matrix, grid=Grid(scales, self.matrix.grid.zeros)).dequantize(self.plan).to(dtype)
+        matrix = replace(self.matrix, grid=Grid(scales, self.matrix.grid.zeros))
+        if matrix.kept is not None or matrix.low_rank is not None:
+            return matrix.dequantize(self.plan).to(dtype)
+        return torch.cat([piece.dequantize(self.plan).to(dtype) for piece in self._pieces(matrix)])
 
     def by_scale(self, gradient: torch.Tensor) -> torch.Tensor:
         if self.matrix.kept is not None:
             gradient = self.matrix.kept.put_into(gradient, 0.0)
-        units = self.matrix.grid.units(group(self.matrix.codes, self.plan), self.plan.bits)
-        return _summed(units, gradient, self.plan)
+        pieces = self._pieces(self.matrix)
+        rows = gradient.split([len(piece.codes) for piece in pieces])
+        sums = [_summed(self._units(piece), part, self.plan) for piece, part in zip(pieces, rows, strict=True)]
+        return torch.cat(sums) if len(sums) > 1 else sums[0]
+
+    def _units(self, piece: QuantizedMatrix) -> torch.Tensor:
+        return piece.grid.units(group(piece.codes, self.plan), self.plan.bits)
+
+    def _pieces(self, matrix: QuantizedMatrix) -> list[QuantizedMatrix]:
+        """The matrix, on a CPU a few outputs at a time."""
+        codes, grid = matrix.codes, matrix.grid
+        rows = max(1, PIECE // codes.shape[1])
+        if codes.device.type != "cpu" or self.plan.group_size == "tensor":
+            rows = len(codes)
+        starts = range(0, len(codes), rows)
+        return [QuantizedMatrix(codes[start : start + rows], grid.rows(start, start + rows)) for start in starts]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.quantization.student import Student
 from laaciq.quantization.tuning_state import KeptEpochs, TuningState
 from laaciq.scoring.last_hidden import LastHidden
-from laaciq.scoring.likelihood import batches, compared_parts, score, target_logits
+from laaciq.scoring.likelihood import batch_tokens, batches, compared_parts, score, target_logits
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Initial learning rates of θ at 3 bits; they fall to zero along a cosine. They halve with every further bit, as the step of the grid does:
@@ -220,6 +220,7 @@ def _divergence(
         model,
         student,
         [passage for prepared in passages.values() for passage in prepared],
+        most_tokens=max(batch_tokens(model), STEP_TOKENS),
         advance=lambda tokens: advance(_CHECKED * tokens),
     )
     owner = np.repeat(np.arange(len(passages)), [len(prepared) for prepared in passages.values()])

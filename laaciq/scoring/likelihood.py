@@ -226,7 +226,11 @@ def _logits_at(
     finally:
         if handle is not None:
             handle.remove()
-    return logits[0, : len(row)] if selected else logits[row, column]
+    if not selected:
+        return logits[row, column]
+    # A view without a selection: the gradient of one is filled up with zeros to the size of all logits.
+    flat = logits.flatten(0, 1)
+    return flat if len(flat) == len(row) else flat[: len(row)]
 
 
 @contextmanager

@@ -3,6 +3,7 @@ import itertools
 import json
 import math
 import operator
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from laaciq.corpus import language, read_split
 from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import read_through, score, target_logits
+from laaciq.scoring.likelihood import FEWEST_COMPARED, compared_rows, read_through, score, target_logits
 from laaciq.scoring.sequences import _spans, prepare, prepare_all, start_tokens
 from laaciq.trials.measurement import measure
 from tests.tiny import ARCHITECTURES, passages_of, save_tiny
@@ -39,6 +40,19 @@ def test_batch_size_and_padding_change_no_passage(architecture, tmp_path):
         single = np.concatenate([getattr(scores, name) for scores in alone])
         np.testing.assert_allclose(getattr(together, name), single, **CLOSE)
         np.testing.assert_allclose(getattr(some, name), single, **CLOSE)
+
+
+def test_how_many_rows_are_compared_at_once_changes_no_digit(tmp_path, monkeypatch):
+    original, quantized = pair("llama", tmp_path)
+    passages = prepare_all(original, passages_of(TEXTS))
+    found = []
+    for most in (0, 2**30):
+        monkeypatch.setattr("laaciq.scoring.likelihood.COMPARED_BYTES", most)
+        rows = compared_rows(original.vocabulary, on_cpu=True)
+        assert rows > 1000 if most else rows == FEWEST_COMPARED
+        scores = score(original, quantized, passages)
+        found.append([getattr(scores, field.name).tolist() for field in fields(scores)])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mt5"])
