@@ -18,7 +18,9 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_pieces_make_the_whole(name, monkeypatch):
     """Weights and sums of gradients are those of the whole matrix, to the last bit, if a few outputs at a time are unpacked."""
-    plan = TensorPlan(**{"name": "w", "shape": (10, 64), "bits": 4, "group_size": 16, "symmetric": False} | OPTIONS[name])
+    plan = TensorPlan(
+        **{"name": "w", "shape": (10, 64), "bits": 4, "group_size": 16, "symmetric": False} | OPTIONS[name]
+    )
     torch.manual_seed(0)
     matrix = quantize_matrix(torch.randn(plan.shape), plan)
     codes, scales, gradient = UnpackedCodes(matrix, plan), 1.5 * matrix.grid.scales, torch.randn(plan.shape)
