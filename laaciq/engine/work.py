@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass
 
 import torch
 
+from laaciq.engine.bfloat16 import keep_onednn_safe
 from laaciq.engine.threads import one_thread
 
 # Seconds that each kind is measured for, after one call that loads the code.
@@ -55,6 +56,8 @@ class Speed:
 
 def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: int) -> Speed:
     """The present speed with the present number of threads, on matrices of a model of this type and width. Takes about 0.2 s."""
+    # Often the first product of the process.
+    keep_onednn_safe()
     tokens, largest, factored = _LARGEST[device.type == "cpu"]
     inputs, outputs = min(width, largest), min(widest, 2 * largest)
     hidden = torch.rand(tokens, inputs, device=device, dtype=dtype)

@@ -62,7 +62,7 @@ class MeasureOptions(ReadOptions):
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="Numbers that models compute in; auto is float32 on a CPU and the checkpoint's type on a GPU. bfloat16 is two to three "
+        description="Numbers that models compute in; auto is float32 on a CPU and the checkpoint's type on a GPU. bfloat16 is two to five "
         "times as fast on CPUs that have instructions for it, and adds a little noise to losses.",
     )
 

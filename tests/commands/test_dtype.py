@@ -12,6 +12,7 @@ import torch
 import laaciq
 from laaciq.engine.bfloat16 import SAFE_BFLOAT16, keep_onednn_safe
 from laaciq.engine.threads import one_thread
+from laaciq.engine.work import measure_speed
 from laaciq.options import MeasureOptions
 from laaciq.trials.session import Session
 from tests.short_texts import write_short_texts
@@ -76,6 +77,14 @@ def test_what_the_user_has_set_for_onednn_stays(monkeypatch):
             monkeypatch.setenv(name, before)
         keep_onednn_safe()
         assert os.environ[name] == after
+
+
+def test_speed_is_measured_safely(monkeypatch):
+    """It is measured before a model is loaded, and oneDNN reads its settings once."""
+    ((name, safe),) = SAFE_BFLOAT16.items()
+    monkeypatch.delenv(name, raising=False)
+    assert measure_speed(torch.device("cpu"), torch.bfloat16, 32, 32).products > 0
+    assert os.environ[name] == safe
 
 
 def test_the_process_survives(tmp_path, texts):
