@@ -161,8 +161,13 @@ def target_losses(model: LanguageModel, sequences: list[ScoredSequence]) -> torc
     """−log p of each target, in nats."""
     logits = target_logits(model, sequences)
     targets = torch.tensor([t for s in sequences for t in s.targets], device=logits.device)
-    total = torch.cat([rows.float().logsumexp(-1) for (rows,) in compared_parts(logits)])
-    return total - logits.gather(1, targets[:, None])[:, 0].float()
+    return torch.cat([_losses(*part) for part in compared_parts(logits, targets)])
+
+
+def _losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    # Converted once, so that the gradient p − 1 of a likely token is rounded to the type of the logits after the subtraction.
+    wide = logits.float()
+    return wide.logsumexp(-1) - wide.gather(1, targets[:, None])[:, 0]
 
 
 def batches(passages: list[ScoredPassage], most: int) -> Iterator[tuple[list[int], list[ScoredSequence]]]:

@@ -14,7 +14,7 @@ from laaciq.corpus import language, read_split
 from laaciq.errors import BadOption, BrokenModel, BrokenTexts
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions
-from laaciq.scoring.likelihood import FEWEST_COMPARED, compared_rows, read_through, score, target_logits
+from laaciq.scoring.likelihood import FEWEST_COMPARED, _losses, compared_rows, read_through, score, target_logits
 from laaciq.scoring.sequences import _spans, prepare, prepare_all, start_tokens
 from laaciq.trials.measurement import measure
 from tests.tiny import ARCHITECTURES, passages_of, save_tiny
@@ -53,6 +53,18 @@ def test_how_many_rows_are_compared_at_once_changes_no_digit(tmp_path, monkeypat
         scores = score(original, quantized, passages)
         found.append([getattr(scores, field.name).tolist() for field in fields(scores)])
     assert found[0] == found[1]
+
+
+def test_the_gradient_of_logits_in_16_bits_is_rounded_once():
+    """That of a token with p near one is p − 1: of p rounded to 8 bits, little would be left."""
+    torch.manual_seed(0)
+    targets = torch.arange(6)
+    rounded = torch.randn(6, 50).index_put((targets, targets), torch.linspace(2, 12, 6)).bfloat16().requires_grad_()
+    exact = rounded.detach().float().requires_grad_()
+    for logits in (rounded, exact):
+        _losses(logits, targets).sum().backward()
+    assert exact.grad[5, 5].abs() < 0.001
+    assert torch.equal(rounded.grad, exact.grad.bfloat16())
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mt5"])
