@@ -9,8 +9,10 @@ import laaciq
 from laaciq.cli import app
 from laaciq.errors import BadOption
 from laaciq.lab.claims import CLAIMS
-from laaciq.lab.measurements import MEASUREMENTS
+from laaciq.lab.measurements import MEASUREMENTS, Bench
 from laaciq.lab.verdicts import LabResult
+from laaciq.options import MeasureOptions
+from laaciq.trials.session import Session
 from tests.tiny import save_tiny
 
 FEW = {"passages": 3, "languages": ["eng", "swa", "hin"], "served_bound": 99.0}
@@ -39,6 +41,27 @@ def test_list_prints_every_claim_and_what_no_data_reach():
     assert any("−0.998" in figure["figure"] for figure in listed["unverifiable"])
     shown = CliRunner().invoke(app, ["lab", "list"], env={"COLUMNS": "200"}).stdout
     assert all(name in shown for name in CLAIMS)
+
+
+def test_a_language_that_is_served_on_one_text_alone_has_no_losses(models):
+    """Not in more tokens either: both sides of a comparison have the same languages."""
+    languages = ["eng", "swa", "hin", "deu", "fin", "yor"]
+
+    def bench(bound):
+        options = MeasureOptions(served_bound=bound)
+        session = Session.open(models[0], "builtin", options, languages=languages, passages=3, device="cpu")
+        return Bench(session, quick=True)
+
+    free = bench(99.0)
+    on_test = {code: losses.bits_per_byte for code, losses in free.session.original_losses(free.test).items()}
+    more = {row.language: on_test[row.language] - row.bits_per_byte for row in free.profile.languages}
+    near = max(more, key=more.__getitem__)
+    assert more[near] > 0
+    bounded = bench(on_test[near] - more[near] / 2)
+    usual, split = (MEASUREMENTS[name].measure(bounded) for name in ("rtn-4", "split-tokens"))
+    assert near in bounded.served
+    assert near not in usual.codes
+    assert split.codes == usual.codes
 
 
 def test_two_models_are_judged_and_a_second_run_measures_nothing(models, tmp_path, monkeypatch):

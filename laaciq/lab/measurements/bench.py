@@ -14,6 +14,7 @@ from laaciq.studies.texts import require_documents, shortened
 from laaciq.trials.candidate import Candidate
 from laaciq.trials.estimate import StageCost
 from laaciq.trials.losses import Losses
+from laaciq.trials.measurement import Measurement as LanguageLosses
 from laaciq.trials.session import Session
 
 # With --quick: passages per language and tokens of each, for losses and for sets of blocks; and calibration passages to profile.
@@ -73,8 +74,13 @@ class Bench:
 
     def losses(self, candidate: Candidate) -> Losses:
         """What a candidate loses on test text, by language."""
-        measured = self.session.losses(candidate, self.test)
-        served = {code: m for code, m in measured.items() if m.served}
+        return self.losses_of(self.session.losses(candidate, self.test))
+
+    def losses_of(self, measured: Mapping[str, LanguageLosses]) -> Losses:
+        """Of the languages that the original serves on the test text too: the bound may lie between what it needs for two texts."""
+        original = self.session.original_losses(self.test)
+        bound = self.session.options.served_bound
+        served = {code: m for code, m in measured.items() if original[code].bits_per_byte <= bound}
         return Losses.measured(served, parallel=self.test.parallel, seed=self.session.options.seed)
 
     # Costs, before anything is measured

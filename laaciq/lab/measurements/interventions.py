@@ -114,8 +114,7 @@ def _split(bench: Bench) -> Session:
 def _split_losses(bench: Bench) -> Losses:
     """Of the languages that are served in usual tokens, on the same passages."""
     candidate = rounded("lab/split", rounded_plan(bench.session.original, GridOptions()))
-    measured = _split(bench).losses(candidate, bench.test)
-    return Losses.measured(measured, parallel=bench.test.parallel, seed=bench.session.options.seed)
+    return bench.losses_of(_split(bench).losses(candidate, bench.test))
 
 
 def _split_profile(bench: Bench) -> ProfileTable:
