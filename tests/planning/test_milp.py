@@ -69,8 +69,8 @@ def test_an_instance_of_a_models_size_is_solved_to_the_stated_gap():
 
 
 def test_a_solution_that_the_time_limit_cut_short_is_marked():
-    # Languages differ as much as tensors. The optimum for 84 of them was proved within three seconds once; for 300 the bound is still 0.8 % away
-    # after thirty.
+    # Languages differ as much as tensors. The optimum for 84 of them was proved within three seconds once; for 300 the bound is still
+    # 0.8 % away after thirty.
     random, bits = np.random.default_rng(1), np.array([2, 3, 4, 6, 8, 16])
     weights = random.integers(500, 5000, 300)
     losses = [np.exp2(-2.0 * bits)[:, None] * random.lognormal(0, 1, (6, 32)) for _ in weights]
