@@ -9,6 +9,7 @@ import laaciq
 from laaciq.cli import app
 from laaciq.errors import BadOption
 from laaciq.lab.claims import CLAIMS
+from laaciq.lab.findings import TooFew
 from laaciq.lab.measurements import MEASUREMENTS, Bench
 from laaciq.lab.verdicts import LabResult
 from laaciq.options import MeasureOptions
@@ -45,11 +46,10 @@ def test_list_prints_every_claim_and_what_no_data_reach():
 
 def test_a_language_that_is_served_on_one_text_alone_has_no_losses(models):
     """Not in more tokens either: both sides of a comparison have the same languages."""
-    languages = ["eng", "swa", "hin", "deu", "fin", "yor"]
 
-    def bench(bound):
+    def bench(bound, languages=("eng", "swa", "hin", "deu", "fin", "yor")):
         options = MeasureOptions(served_bound=bound)
-        session = Session.open(models[0], "builtin", options, languages=languages, passages=3, device="cpu")
+        session = Session.open(models[0], "builtin", options, languages=list(languages), passages=3, device="cpu")
         return Bench(session, quick=True)
 
     free = bench(99.0)
@@ -57,11 +57,14 @@ def test_a_language_that_is_served_on_one_text_alone_has_no_losses(models):
     more = {row.language: on_test[row.language] - row.bits_per_byte for row in free.profile.languages}
     near = max(more, key=more.__getitem__)
     assert more[near] > 0
-    bounded = bench(on_test[near] - more[near] / 2)
+    bound = on_test[near] - more[near] / 2
+    bounded = bench(bound)
     usual, split = (MEASUREMENTS[name].measure(bounded) for name in ("rtn-4", "split-tokens"))
     assert near in bounded.served
     assert near not in usual.codes
-    assert split.codes == usual.codes
+    assert split.codes == usual.codes == bounded.sets_text.languages
+    with pytest.raises(TooFew, match="served-bound"):
+        MEASUREMENTS["rtn-4"].measure(bench(bound, [near]))
 
 
 def test_two_models_are_judged_and_a_second_run_measures_nothing(models, tmp_path, monkeypatch):

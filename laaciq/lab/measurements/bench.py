@@ -8,6 +8,7 @@ from functools import cached_property
 
 from laaciq.corpus import Texts
 from laaciq.lab.evidence import ProfileTable, profile_table
+from laaciq.lab.findings import TooFew
 from laaciq.planning.rules import served_languages
 from laaciq.profiling.results import Profile
 from laaciq.studies.texts import require_documents, shortened
@@ -63,9 +64,20 @@ class Bench:
         return shortened(self.session.costs.model, test, passages=QUICK_PASSAGES, tokens=QUICK_TOKENS)
 
     @cached_property
+    def served_on_test(self) -> list[str]:
+        """The languages that the original serves on test text too: the bound may lie between what it needs for two texts."""
+        original, bound = self.session.original_losses(self.test), self.session.options.served_bound
+        served = [code for code, losses in original.items() if losses.bits_per_byte <= bound]
+        if not served:
+            raise TooFew(
+                "no language is served on test text", "a larger --served-bound, or a model that serves these languages"
+            )
+        return served
+
+    @cached_property
     def sets_text(self) -> Texts:
         """Short test text of the languages that the original serves, for many sets of blocks."""
-        return self.sets_sample.select(self.served)
+        return self.sets_sample.select(self.served_on_test)
 
     @cached_property
     def sets_sample(self) -> Texts:
@@ -77,10 +89,7 @@ class Bench:
         return self.losses_of(self.session.losses(candidate, self.test))
 
     def losses_of(self, measured: Mapping[str, LanguageLosses]) -> Losses:
-        """Of the languages that the original serves on the test text too: the bound may lie between what it needs for two texts."""
-        original = self.session.original_losses(self.test)
-        bound = self.session.options.served_bound
-        served = {code: m for code, m in measured.items() if original[code].bits_per_byte <= bound}
+        served = {code: measured[code] for code in self.served_on_test}
         return Losses.measured(served, parallel=self.test.parallel, seed=self.session.options.seed)
 
     # Costs, before anything is measured
