@@ -89,6 +89,7 @@ class Bench:
         return self.losses_of(self.session.losses(candidate, self.test))
 
     def losses_of(self, measured: Mapping[str, LanguageLosses]) -> Losses:
+        """What was measured on test text, of the languages that are served there."""
         served = {code: measured[code] for code in self.served_on_test}
         return Losses.measured(served, parallel=self.test.parallel, seed=self.session.options.seed)
 
