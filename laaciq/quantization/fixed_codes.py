@@ -56,7 +56,7 @@ class UnpackedCodes:
         pieces = self._pieces(self.matrix)
         rows = gradient.split([len(piece.codes) for piece in pieces])
         sums = [_summed(self._units(piece), part, self.plan) for piece, part in zip(pieces, rows, strict=True)]
-        return torch.cat(sums) if len(sums) > 1 else sums[0]
+        return torch.cat(sums)
 
     def _units(self, piece: QuantizedMatrix) -> torch.Tensor:
         return piece.grid.units(group(piece.codes, self.plan), self.plan.bits)

@@ -47,6 +47,7 @@ class Bench:
 
     @cached_property
     def served(self) -> list[str]:
+        """The languages that the original serves on the text that is profiled."""
         return served_languages(self.profile, self.session.options.served_bound)
 
     @cached_property
