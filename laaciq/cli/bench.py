@@ -69,9 +69,9 @@ def _kernel_lines(result: speed.Bench) -> list[str]:
     if kernels.dequantized:
         lines.append("Dequantized weights lie in memory beside their codes: they save room on disk alone.")
     if kernels.few_tokens is not None:
+        tokens = "one token" if kernels.few_tokens == 1 else f"{kernels.few_tokens} tokens"
         lines.append(
-            f"With more than {kernels.few_tokens} tokens at a time, such as a prompt, layers on Triton kernels dequantize for each product, "
-            "which is faster."
+            f"With more than {tokens} at a time, such as a prompt, layers on Triton kernels dequantize for each product, which is faster."
         )
     return lines
 

@@ -12,9 +12,9 @@ from torch.nn import functional
 from laaciq.clipping.quantizer import symmetric_levels
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.products import (
-    FEW_TOKENS,
     PackedMatrix,
     Packing,
+    most_tokens,
     packed_product,
     packed_weights,
     why_no_product,
@@ -165,7 +165,7 @@ class QuantizedLinear(StoredMatrix):
         if self.kernel == "dequantized":
             return functional.linear(x, self.weight, bias)
         # Gradients flow through dequantized weights.
-        if self.kernel == "triton" and (x.numel() > FEW_TOKENS * x.shape[-1] or x.requires_grad):
+        if self.kernel == "triton" and (x.numel() > most_tokens(x.dtype) * x.shape[-1] or x.requires_grad):
             return functional.linear(x, packed_weights(self._packed, x.dtype), bias)
         flat = x.reshape(-1, x.shape[-1])
         product = packed_product(flat, self._packed) if self.kernel == "triton" else self._int4_product(flat)

@@ -11,9 +11,7 @@ import torch
 
 from laaciq.quantization.plan import TensorPlan
 
-# Up to as many tokens, a product reads the codes themselves. With more it takes less time to dequantize the weights first, into memory that the
-# next layer uses again, and to multiply in 16 bits.
-FEW_TOKENS = 32
+_FEW_TOKENS = 32
 # Widths that kernels read: those of which whole codes fill one word of 32 bits, or three. At 5 and 7 bits it takes five and seven words.
 KERNEL_BITS = (2, 3, 4, 6, 8)
 
@@ -63,8 +61,16 @@ class PackedMatrix(NamedTuple):
     outputs: int
 
 
+def most_tokens(dtype: torch.dtype) -> int:
+    """Up to as many tokens, a product reads the codes themselves. With more it takes less time to dequantize the weights first, into memory
+    that the next layer uses again, and to multiply in 16 bits. In float32 matrix units are of no use to more than one token, and Triton
+    compiles a product of several for up to half a minute.
+    """
+    return 1 if dtype == torch.float32 else _FEW_TOKENS
+
+
 def packed_product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
-    """x·Wᵀ of x, (tokens, inputs), with `FEW_TOKENS` or fewer."""
+    """x·Wᵀ of x, (tokens, inputs), with `most_tokens` or fewer."""
     if not torch.compiler.is_compiling():
         # Past the dispatcher, which takes as long as the product.
         return _kernels().product(x, matrix)

@@ -7,7 +7,7 @@ from collections import Counter
 import torch
 
 from laaciq.quantization.layers import QuantizedLinear, why_dequantized
-from laaciq.quantization.products import FEW_TOKENS
+from laaciq.quantization.products import most_tokens
 from laaciq.speed.results import Kernels
 
 
@@ -33,7 +33,7 @@ def kernels_of(module: torch.nn.Module) -> Kernels | None:
         int4=counts["int4"],
         dequantized=counts["dequantized"],
         reasons=dict(Counter(filter(None, (why_dequantized(*layer) for layer in prepared)))),
-        few_tokens=FEW_TOKENS if counts["triton"] else None,
+        few_tokens=most_tokens(prepared[0][1]) if counts["triton"] else None,
     )
 
 

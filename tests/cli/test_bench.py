@@ -74,10 +74,11 @@ def test_the_table(measured):
 
 
 def test_the_table_on_cuda_says_when_layers_dequantize(measured):
-    kernels = {"triton": 14, "int4": 0, "dequantized": 0, "reasons": {}, "few_tokens": 32}
-    shown = table(measured | {"device": "NVIDIA H200", "kernels": kernels})
-    assert "14 layers run on Triton kernels" in shown
-    assert "With more than 32 tokens at a time" in shown
+    kernels = {"triton": 14, "int4": 0, "dequantized": 0, "reasons": {}}
+    for few_tokens, words in ((32, "more than 32 tokens at a time"), (1, "more than one token at a time")):
+        shown = table(measured | {"device": "NVIDIA H200", "kernels": kernels | {"few_tokens": few_tokens}})
+        assert "14 layers run on Triton kernels" in shown
+        assert words in shown
 
 
 def test_the_table_has_compiled_decoding_or_the_reason(measured):

@@ -44,16 +44,18 @@ def compare(plan: TensorPlan, device: str) -> None:
     assert torch.equal(packed_weights(packed, torch.float32), weights), plan
     # Not bfloat16, which the interpreter truncates.
     assert torch.equal(packed_weights(packed, torch.float16), weights.half()), plan
-    for tokens in (1, 3):
-        x = torch.randn(tokens, plan.shape[1], device=device)
-        # Sums in float32, in another order.
+    x = torch.randn(1, plan.shape[1], device=device)
+    # Sums in float32, in another order.
+    torch.testing.assert_close(
+        packed_product(x, packed), x @ weights.T, rtol=1e-4, atol=1e-4, msg=lambda m: f"{plan}\n{m}"
+    )
+    half = torch.randn(3, plan.shape[1], device=device).half()
+    # Sums are in float32, so only the result is rounded. With several tokens the weights are in 16 bits, too.
+    for inputs, read in ((half[:1], weights), (half, weights.half().float())):
+        wanted = (inputs.float() @ read.T).half()
         torch.testing.assert_close(
-            packed_product(x, packed), x @ weights.T, rtol=1e-4, atol=1e-4, msg=lambda m: f"{plan}\n{m}"
+            packed_product(inputs, packed), wanted, rtol=2e-3, atol=2e-3, msg=lambda m: f"{plan}\n{m}"
         )
-    # Inputs in 16 bits; with one token the sum itself is in float32, so only the result is rounded.
-    half = torch.randn(1, plan.shape[1], device=device).half()
-    wanted = (half.float() @ weights.T).half()
-    torch.testing.assert_close(packed_product(half, packed), wanted, rtol=2e-3, atol=2e-3)
 
 
 def compare_gradients(plan: TensorPlan, device: str) -> None:
@@ -80,11 +82,13 @@ def compare_compiled(device: str) -> None:
         return packed_product(x, chosen), packed_weights(chosen, torch.float32)
 
     compiled = torch.compile(both, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
-    for tokens in (1, 2):
-        x = torch.randn(tokens, 96, device=device)
+    for tokens, read in ((1, weights), (2, weights.half().float())):
+        x = torch.randn(tokens, 96, device=device).half()
         for factor in (1, 2):
             product, dequantized = compiled(x, factor * packed.scales)
-            torch.testing.assert_close(product, factor * x @ weights.T, rtol=1e-4, atol=1e-4)
+            # As in `compare`.
+            wanted = (factor * x.float() @ read.T).half()
+            torch.testing.assert_close(product, wanted, rtol=2e-3, atol=2e-3)
             torch.testing.assert_close(dequantized, factor * weights)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
 
