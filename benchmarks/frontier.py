@@ -3,6 +3,7 @@
     python -m benchmarks.frontier reference --english CORPUS/parallel/dev --test builtin,CORPUS/parallel/test --out DIR
     python -m benchmarks.frontier MODEL --calibration TEXTS --test CORPUS/heldout --languages amh,yor,… --draws 2 --out DIR
     python -m benchmarks.frontier reference --out DIR --print
+    python -m benchmarks.frontier reference --out DIR --print --against DIR        # rows of the same command in another version
 
 Texts are 'builtin' or folders with one file per language. Peers run at their native settings (benchmarks/peers.txt names an environment for
 them), calibrated on English or on all languages, on as many passages as ours. Each is compared with our plan of its size, never above it: over
@@ -22,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.frontier_tables import print_tables
+from benchmarks.frontier_tables import print_against, print_tables
 from benchmarks.peers import ENGLISH, OUR_GPTQ, PEERS, Peer, our_row, our_sizes, size_of
 from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, add_draw_arguments, read_rows
 from laaciq import reference
@@ -192,6 +193,9 @@ def main() -> None:
     parser.add_argument("--effort", default="fast")
     parser.add_argument("--rows", default="", help="only peers whose name contains this")
     parser.add_argument("--print", action="store_true", help="only print the rows that are there")
+    parser.add_argument(
+        "--against", type=Path, help="rows of the same command in another version: ours over those, paired"
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.tracks.split(",")) - {"blocks", "model"}:
         parser.error(f"--tracks {unknown.pop()!r} is unknown: give blocks, model or blocks,model")
@@ -200,7 +204,10 @@ def main() -> None:
         open_draw(arguments, 0, TEXT_FREE).run_text_free()
         with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
             pool.starmap(work, [(arguments, number) for number in range(arguments.draws)], chunksize=1)
-    print_tables(arguments.out, [test_name(test) for test in arguments.test.split(",")], arguments.tracks.split(","))
+    tests = [test_name(test) for test in arguments.test.split(",")]
+    print_tables(arguments.out, tests, arguments.tracks.split(","))
+    if arguments.against is not None:
+        print_against(arguments.out, arguments.against, tests)
 
 
 if __name__ == "__main__":

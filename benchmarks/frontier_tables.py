@@ -55,6 +55,39 @@ def print_tables(out: Path, tests: list[str], tracks: list[Track]) -> None:
     print_times(draws)
 
 
+def print_against(out: Path, earlier: Path, tests: list[str]) -> None:
+    """Our rows over those of another version that ran the same command, paired by draw and document."""
+    now, then = read_draws(out), read_draws(earlier)
+    names = [name for name in now if name.startswith("our") and name in then]
+    if not names:
+        sys.exit(f"{earlier} has none of our rows in {out}: give both the same command")
+    print(f"\n### Over the rows in {earlier}, paired\n")
+    print("| row | test text | worst | disparity | mean |\n|---|---|---:|---:|---:|")
+    worse = []
+    for name in names:
+        for test in tests:
+            ours, before = (MeasuredMethod.of(draws[name], test) for draws in (now, then))
+            if not same_texts(ours, before):
+                sys.exit(
+                    f"{earlier} was measured on other texts or with other draws than {out}: give both the same command"
+                )
+            ratios = [ours.ratio(before, statistic) for statistic in STATISTICS]
+            print(f"| {name} | {test} | {' | '.join(interval(ratio, 2) for ratio in ratios)} |")
+            if ours.collapsed > before.collapsed or any(ratio is not None and ratio.low > 1 for ratio in ratios):
+                worse.append(f"{name} on {test}")
+    print(f"\nWorse than there: {'; '.join(worse) or 'none, every interval includes 1 or lies below'}.")
+
+
+def same_texts(one: MeasuredMethod, other: MeasuredMethod) -> bool:
+    """And as many draws."""
+    ours, theirs = one.losses, other.losses
+    return (
+        ours.codes == theirs.codes
+        and [loss.shape for loss in ours.loss] == [loss.shape for loss in theirs.loss]
+        and all((a == b).all() for a, b in zip(ours.tokens, theirs.tokens, strict=True))
+    )
+
+
 def make_pairs(methods: dict[str, MeasuredMethod], track: Track) -> list[Pair]:
     peers = [peer for peer in PEERS if peer.row in methods]
     sizes = our_sizes([size_of(methods[peer.row], track) for peer in peers])

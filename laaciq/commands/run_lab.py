@@ -18,7 +18,7 @@ from laaciq.lab.claim import Claim
 from laaciq.lab.evidence import Evidence
 from laaciq.lab.experiment import announce, answers, find_claims, gather
 from laaciq.lab.measurements import Bench
-from laaciq.lab.measurements.variants import is_variants, variants_evidence
+from laaciq.lab.measurements.variants import variants_evidence, variants_file
 from laaciq.lab.planted import OUTLIERS, planted_checkpoint, without_suffix
 from laaciq.lab.verdicts import Answer, LabResult, verdict_rows
 from laaciq.models import find_model
@@ -38,7 +38,8 @@ def run_lab(models: Iterable[str | Path], **keywords: Unpack[LabKeywords]) -> La
     options, settings = read_keywords(LabOptions, keywords, models=tuple(map(str, names)))
     claims = find_claims(options.claims)
     named = _named(options.models)
-    figures = {name: variants_evidence(name, path, claims) for name, path in named.items() if is_variants(path)}
+    files = {name: file for name, model in named.items() if (file := variants_file(model))}
+    figures = {name: variants_evidence(name, file, claims) for name, file in files.items()}
     sessions = {name: _session(model, options, settings) for name, model in named.items() if name not in figures}
     if not sessions:
         raise BadOption("training variants alone have no texts to measure: give a model beside them, such as reference")

@@ -126,7 +126,7 @@ class LabOptions(PassageOptions, LeftAloneOptions, MeasureOptions, TextOptions):
     models: tuple[Source, ...] = Field(
         min_length=1,
         description="Models: folders or names on the hub; 'reference' is the embedded model, 'NAME+outliers' one with planted outliers. "
-        "A .json file holds figures of training variants, which recipes/measure_variants.py wrote.",
+        "'reference-variants' are figures of models that were trained otherwise, and so is a .json file of recipes/measure_variants.py.",
     )
     claims: tuple[str, ...] | None = Field(
         default=None,

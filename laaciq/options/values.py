@@ -11,6 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 from laaciq.errors import BadOption
 
 REFERENCE = "reference"
+# Figures of its training variants, in the place of a model of the lab.
+REFERENCE_VARIANTS = "reference-variants"
 BUILTIN = "builtin"
 # The `quant_method` in config.json of our checkpoints, by which transformers knows them.
 CHECKPOINT_METHOD = "laaciq"

@@ -1,4 +1,4 @@
-"""The embedded reference model and the texts written for this project.
+"""The embedded reference model, figures of its training variants, and the texts written for this project.
 
 `AutoModelForCausalLM.from_pretrained(laaciq.reference.path())` loads the model. What it is, how it was made and what it is not
 good for stands in `README.md` beside this file.
@@ -22,6 +22,11 @@ def path() -> Path:
 def texts_path() -> Path:
     """Folder of the parallel passages: `calibration/` and `test/`."""
     return _HERE / "texts"
+
+
+def variants_path() -> Path:
+    """Figures of the training variants, as `recipes/measure_variants.py` wrote them."""
+    return _HERE / "variants.json"
 
 
 def languages() -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import methods
-from benchmarks.frontier_tables import Pair, aim_verdict, headline, make_pairs, print_tables
+from benchmarks.frontier_tables import Pair, aim_verdict, headline, make_pairs, print_against, print_tables
 from benchmarks.peers import PEERS, our_row, our_sizes
 from benchmarks.rows import MeasuredMethod, MeasuredRow, MeasuredTexts, read_draws
 from laaciq.stats.estimate import Estimate
@@ -144,6 +144,23 @@ def test_a_row_that_a_draw_lacks_is_named_and_left_out(tmp_path, capsys):
     draws = read_draws(tmp_path)
     assert {name: len(rows) for name, rows in draws.items()} == {"NF4": 1, "GPTQ": 2}
     assert "ours: left out, as 1 of 2 draws have it" in capsys.readouterr().out
+
+
+def test_a_version_that_loses_more_than_another_is_named(tmp_path, capsys):
+    def version(name, losses):
+        for number, loss in enumerate(losses):
+            folder = tmp_path / name / f"draw-{number}" / "rows"
+            folder.mkdir(parents=True)
+            (folder / "ours.json").write_text(row("ours", loss, seed=number).model_dump_json())
+        return tmp_path / name
+
+    earlier = version("earlier", [0.1, 0.1])
+    print_against(version("same", [0.1, 0.1]), earlier, ["test"])
+    assert "Worse than there: none" in capsys.readouterr().out
+    print_against(version("worse", [0.2, 0.2]), earlier, ["test"])
+    assert "Worse than there: ours on test" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="with other draws"):
+        print_against(version("shorter", [0.1]), earlier, ["test"])
 
 
 def test_tables_need_rows_and_a_text_that_they_were_measured_on(tmp_path):

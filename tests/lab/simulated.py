@@ -72,17 +72,19 @@ def table(random, codes=CODES, *, kurtosis=(1.0, 60.0), blocks=12, exposure=True
     )
 
 
-def block_set_losses(random, codes, blocks=12):
+def block_set_losses(random, codes, blocks=12, passages=8):
     """Every set of three blocks protects equally much, whichever it is; noise makes the difference."""
     sets, sample = chosen_sets(blocks, False, 0)
-    documents = tuple(f"d{number}" for number in range(8))
-    texts = Texts("simulated", {c: Passages(language(c), ("text",) * 8, documents) for c in codes}, parallel=False)
+    documents = tuple(f"d{number}" for number in range(passages))
+    texts = Texts(
+        "simulated", {c: Passages(language(c), ("text",) * passages, documents) for c in codes}, parallel=False
+    )
     means = random.lognormal(-2.5, 0.3, len(codes))
     loss = {
-        code: 40 * mean * (1 + 0.1 * random.standard_normal((len(sets), 8)))
+        code: 40 * mean * (1 + 0.1 * random.standard_normal((len(sets), passages)))
         for code, mean in zip(codes, means, strict=True)
     }
-    tokens = {code: np.full(8, 40) for code in codes}
+    tokens = {code: np.full(passages, 40) for code in codes}
     return BlockSets(blocks, sets, sample, outcomes(texts, loss, tokens, draws=300, seed=0))
 
 

@@ -10,7 +10,7 @@ from laaciq.lab.evidence import Evidence
 from laaciq.lab.experiment import answers
 from laaciq.lab.findings import Finding, NotApplicable, Unanswered
 from laaciq.lab.verdicts import judge
-from tests.lab.simulated import CODES, evidence, losses
+from tests.lab.simulated import CODES, block_set_losses, evidence, losses
 
 EVERY = list(CLAIMS.values())
 
@@ -61,6 +61,14 @@ def test_with_few_languages_nothing_is_decided(count):
     verdicts = {name: decision.verdict for name, decision in judge(findings(simulated)).items()}
     assert verdicts["effective-kurtosis"] == "undecided"
     assert verdicts["no-super-weights"] == "supported"
+
+
+def test_half_of_three_documents_has_no_spread():
+    simulated = evidence(np.random.default_rng(1)).measured
+    for passages, is_answered in ((3, False), (4, True)):
+        sets = block_set_losses(np.random.default_rng(1), CODES, passages=passages)
+        answer = answers([CLAIMS["gateway-necessary"]], Evidence("m", {**simulated, "block-sets": sets}))
+        assert isinstance(answer["gateway-necessary"], Finding) == is_answered
 
 
 def test_claims_about_outliers_do_not_apply_without_them():

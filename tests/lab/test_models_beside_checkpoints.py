@@ -42,3 +42,12 @@ def test_outliers_are_planted_once_and_figures_answer_claims_on_training(figures
 def test_figures_alone_are_refused(figures):
     with pytest.raises(BadOption, match="give a model beside them"):
         laaciq.run_lab([figures], **FEW)
+
+
+def test_figures_of_the_reference_models_variants_are_at_hand():
+    claims = ["penalty-balances", "exposure-causes-use"]
+    result = laaciq.run_lab(["reference", "reference-variants"], claims=claims, **FEW)
+    for claim in claims:
+        assert result[claim].decisions["reference"].verdict == "not applicable"
+        assert "'reference-variants'" in result[claim].decisions["reference"].needed
+        assert result[claim].decisions["reference-variants"].finding is not None

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from laaciq import reference
 from laaciq.commands.profile import known_exposure
 from laaciq.models import find_model
 from laaciq.studies.variants import Variants
@@ -73,6 +74,18 @@ def test_a_variant_is_trained_measured_and_read_back(recipes, tmp_path):
     assert len(variant.kurtosis) == 2
     assert all(value >= 0 for value in variant.imbalance.values())
     assert [losses.bits for losses in variant.losses] == [3, 4]
+
+
+def test_the_figures_that_are_shipped_are_those_of_the_recipe(recipes):
+    _, train_variants, _ = recipes
+    recipe = tomllib.loads((ROOT / "recipes/variants.toml").read_text())
+    shipped = Variants.read(reference.variants_path())
+    names = train_variants.variant_names(recipe, None)
+    assert {(variant.name, variant.seed) for variant in shipped.variants} == {(n, s) for n in names for s in range(3)}
+    for variant in shipped.variants:
+        wanted = train_variants.variant_recipe(recipe, variant.name, variant.seed)
+        assert {**variant.options, "vocabulary": 0} == {**wanted["model"], **wanted["training"], "vocabulary": 0}
+        assert variant.exposure.keys() == recipe["texts"].keys()
 
 
 def test_a_variant_changes_only_what_it_names(recipes):

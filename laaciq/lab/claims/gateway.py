@@ -70,6 +70,7 @@ def _necessary(evidence: Evidence) -> Finding:
     both = [place for place, members in enumerate(found.sets) if gates <= set(members)]
     without = [place for place in found.sample if not gates <= set(found.sets[place])]
     every = found.outcomes.interventions
+    _require_halves(every[0])
     best, other = (
         min(places, key=lambda place: float(np.ptp(np.expm1(_half(every[place], 0).per_token))))
         for places in (both, without)
@@ -82,6 +83,13 @@ def _necessary(evidence: Evidence) -> Finding:
             "all of them: leave out --quick",
         )
     return finding
+
+
+def _require_halves(losses: Losses) -> None:
+    """One document has no spread."""
+    fewest = min(len(set(names[half::2])) for names in losses.documents for half in (0, 1))
+    if fewest < 2:
+        raise TooFew(f"half of a language's documents are {fewest}", "at least 4 documents per language")
 
 
 def _half(losses: Losses, half: int) -> Losses:

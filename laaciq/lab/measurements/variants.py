@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from laaciq import reference
 from laaciq.lab.claim import Claim
 from laaciq.lab.evidence import Evidence
 from laaciq.lab.findings import NotApplicable
 from laaciq.lab.measurements.bench import Bench, Measurement
+from laaciq.options import REFERENCE_VARIANTS
 from laaciq.studies.variants import Variants
 from laaciq.trials.estimate import StageCost
 
@@ -20,7 +22,7 @@ NAME = "variants"
 def _no_variants(bench: Bench) -> NoReturn:
     raise NotApplicable(
         "one model says nothing about how it would be if it were trained otherwise",
-        "the file of recipes/measure_variants.py, given as a model",
+        f"'{REFERENCE_VARIANTS}' beside it, or a file of recipes/measure_variants.py",
     )
 
 
@@ -31,13 +33,15 @@ def _free(bench: Bench) -> StageCost:
 VARIANTS = Measurement(NAME, "figures of training variants", _no_variants, _free)
 
 
-def is_variants(model: str) -> bool:
-    """True for a file of figures, which stands in the place of a model."""
-    return model.endswith(".json")
+def variants_file(model: str) -> Path | None:
+    """The file of figures that stands in the place of a model; None if it is a model."""
+    if model == REFERENCE_VARIANTS:
+        return reference.variants_path()
+    return Path(model) if model.endswith(".json") else None
 
 
-def variants_evidence(name: str, path: str, claims: Iterable[Claim]) -> Evidence:
+def variants_evidence(name: str, path: Path, claims: Iterable[Claim]) -> Evidence:
     """What the figures say, and that they say nothing else."""
     other = NotApplicable("these are figures of training variants, not a model", "a model")
     needed = {need: other for claim in claims for need in claim.needs if need != NAME}
-    return Evidence(name, {**needed, NAME: Variants.read(Path(path))})
+    return Evidence(name, {**needed, NAME: Variants.read(path)})
