@@ -36,6 +36,7 @@ from laaciq.cli.interruption import Interrupted, interruptible, interruption_mes
 from laaciq.cli.messages import make_messages_inert, print_traceback
 from laaciq.engine.failures import explained
 from laaciq.engine.terminal import Terminal
+from laaciq.engine.waiting import wait_briefly
 from laaciq.errors import LaaciqError
 from laaciq.version import __version__
 
@@ -82,6 +83,7 @@ def main() -> None:
     standard error and exit status 2. Ctrl-C and SIGTERM give one line that says how to resume, and exit status 130 or 143.
     """
     make_messages_inert()
+    wait_briefly()
     try:
         with interruptible():
             app(prog_name="laaciq")

@@ -80,15 +80,19 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
 
 
 def _per_second(act: Callable[[], object], device: torch.device) -> float:
+    """Of the fastest of several rounds, each twice as long as the one before. Where other programs hold the processor, torch's threads wait for
+    each other, and a single round may be a hundred times as slow as the work that follows.
+    """
     act()
     _wait(device)
-    rounds, began = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - began) < _MEASURED_SECONDS:
-        for _ in range(rounds or 1):
+    fastest, times, ends = 0.0, 1, time.perf_counter() + _MEASURED_SECONDS
+    while (began := time.perf_counter()) < ends:
+        for _ in range(times):
             act()
         _wait(device)
-        rounds += rounds or 1
-    return rounds / seconds
+        fastest = max(fastest, times / (time.perf_counter() - began))
+        times *= 2
+    return fastest
 
 
 def _wait(device: torch.device) -> None:

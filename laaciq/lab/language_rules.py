@@ -160,6 +160,10 @@ def disparity_ratio(losses: Losses, baseline: Losses, *, claim: Claimed, names: 
 def mean_loss_ratio(losses: Losses, baseline: Losses, *, claim: Claimed, names: tuple[str, str]) -> Finding:
     """The mean ΔNLL over languages, over that of a baseline."""
     require_languages(len(losses.codes))
+    if baseline.mean().value <= 0:
+        raise TooFew(
+            f"{names[1]}: nothing is lost on average, so that there is no ratio", "fewer bits, or more passages"
+        )
     plot = Bars(names=list(names), values=[side.mean() for side in (losses, baseline)], label="mean ΔNLL per token")
     return from_interval(losses.mean_ratio(baseline), claim=claim, languages=len(losses.codes), scale="log", plot=plot)
 

@@ -45,3 +45,17 @@ def test_completion_imports_nothing_heavy():
     typed = {"COMP_WORDS": "laaciq compare --methods gptq,nf", "COMP_CWORD": "3"}
     result = start(_LAACIQ_COMPLETE="complete_bash", **typed)
     assert (result.stdout, result.stderr) == ("gptq,nf4\n", "imported:\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "turns"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
+    ids=["default", "turns", "policy"],
+)
+def test_torchs_threads_wait_briefly_for_each_other_unless_the_user_says_otherwise(monkeypatch, given, turns):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    result = start("backends", OMP_DISPLAY_ENV="VERBOSE", **given)
+    assert result.returncode == 0, result.stderr
+    if sys.platform == "linux":
+        assert f"GOMP_SPINCOUNT = '{turns}'" in result.stderr

@@ -80,7 +80,7 @@ def use_profile(run: Path, inputs: Inputs) -> None:
 
 def use_variants(path: Path, inputs: Inputs) -> None:
     """Read, and judged by every claim about training."""
-    answers(training.CLAIMS, variants_evidence("variants", str(path), training.CLAIMS))
+    answers(training.CLAIMS, variants_evidence("variants", path, training.CLAIMS))
 
 
 def use_marker(run: Path, inputs: Inputs) -> None:

@@ -134,7 +134,7 @@ def test_training_variants_are_told_from_seeds(changes, least, most):
 def test_figures_of_variants_answer_their_claims_alone(tmp_path):
     path = tmp_path / "variants.json"
     path.write_text(variants(np.random.default_rng(0)).model_dump_json())
-    found = answers(list(CLAIMS.values()), variants_evidence("variants", str(path), CLAIMS.values()))
+    found = answers(list(CLAIMS.values()), variants_evidence("variants", path, CLAIMS.values()))
     answered = {name for name, answer in found.items() if isinstance(answer, Finding)}
     assert answered == set(TRAINED)
     others = [*conditions.CLAIMS, *do_tokens.CLAIMS, *compressions.CLAIMS]

@@ -11,6 +11,7 @@ from laaciq.lab.language_rules import (
     correlation,
     disparity_over,
     disparity_ratio,
+    mean_loss_ratio,
     mean_over_languages,
     others_against_one,
     pair_correlation,
@@ -246,3 +247,12 @@ def test_models_are_pooled_on_the_scale_of_the_effect():
     assert pooled.standard_error < min(f.standard_error for f in found)
     assert pool(found[:1]) is None
     assert pool([found[0], found[1].model_copy(update={"threshold": -0.5})]) is None
+
+
+def test_where_nothing_is_lost_there_is_no_ratio_of_losses():
+    random = np.random.default_rng(0)
+    none, some = losses([-0.01] * 10, random), losses([0.01] * 10, random)
+    names, stated = ("left", "right"), claim(1, "above", 2)
+    assert mean_loss_ratio(none, some, claim=stated, names=names).estimate.value < 0
+    with pytest.raises(TooFew, match="right: nothing is lost"):
+        mean_loss_ratio(some, none, claim=stated, names=names)
