@@ -14,140 +14,124 @@ and other draws. Rows that are done are not computed again.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.draws import Draw, add_draw_arguments, make_draws, open_session
 from benchmarks.frontier_tables import print_against, print_tables
 from benchmarks.peers import ENGLISH, OUR_GPTQ, PEERS, Peer, our_row, our_sizes, size_of
-from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, add_draw_arguments, read_rows
+from benchmarks.rows import TEXT_FREE, DrawRows, MeasuredRow, SizedCandidate, read_rows
 from laaciq import reference
 from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.registry import BACKENDS
 from laaciq.backends.size import bits_per_weight
 from laaciq.corpus import Split, Texts, read_split, read_texts
 from laaciq.engine.store import key_of
-from laaciq.models import LanguageModel, find_model, load
-from laaciq.models.loading import pick_device
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, MeasureOptions, WeightOptions
+from laaciq.options import BUILTIN, WeightOptions
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
+from laaciq.planning.estimate import estimate_stages
 from laaciq.planning.rules import served_languages
-from laaciq.profiling.profile import profile_model
 from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.trials.candidate import InMemory
 from laaciq.trials.session import Session
 
-MEASURE = MeasureOptions()
-# Options that decide what a row holds; all rows in a folder share them.
-SETTINGS = (
-    "model", "calibration", "english", "languages", "test", "passages", "calibrating", "validating", "effort",
-)  # fmt: skip
 
+@dataclass(frozen=True)
+class FrontierDraw(Draw):
+    """`english` are the passages that peers are drawn from which are calibrated on English."""
 
-@dataclass
-class Draw:
-    """One draw of calibration text. `english` are the passages of the peers that are calibrated on English."""
-
-    number: int
-    rows: DrawRows
     english: list[str]
-    arguments: argparse.Namespace
 
-    @property
-    def session(self) -> Session:
-        return self.rows.session
+    def settings(self) -> Iterable[str]:
+        return (
+            "model", "calibration", "english", "languages", "test", "passages", "calibrating", "validating", "effort",
+        )  # fmt: skip
 
-    def run_text_free(self) -> None:
-        self._peer_rows(reads_text=False)
-        self.rows.finish()
+    def split(self) -> Split:
+        calibrating, count = self.arguments.calibrating, self.arguments.calibrating + self.arguments.validating
+        drawn = self.texts.at(self._orders()[0][:count].tolist())
+        validation = drawn.at(range(calibrating, count))
+        return Split(drawn.at(range(calibrating)), validation, validation)
 
-    def run(self) -> None:
-        peers = list(read_rows(self.arguments.out / TEXT_FREE).values()) + self._peer_rows(reads_text=True)
-        both = self.session.split.calibration.joined(self.session.split.validation)
+    def _orders(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the passages in all languages, and of the English ones."""
+        random = np.random.default_rng(self.number or 0)
+        return random.permutation(min(map(len, self.texts.by_language.values()))), random.permutation(len(self.english))
+
+    def make(self, rows: DrawRows) -> None:
+        if self.number is None:
+            self._peer_rows(rows, reads_text=False)
+            return
+        session = rows.session
+        peers = list(read_rows(rows.folder.parent / TEXT_FREE).values()) + self._peer_rows(rows, reads_text=True)
         gptq = WeightOptions.of(method="gptq", bits=4, group_size=128)
         # Second-order rounding alone, on the grid and the text of llmcompressor's, for its time.
-        alone = self.session.on(replace(self.session.split, calibration=both), within="gptq")
-        self.rows.row(OUR_GPTQ, partial(self._ours, alone, OUR_GPTQ, gptq))
+        alone = session.on(replace(session.split, calibration=_whole(session)), within="gptq")
+        rows.row(OUR_GPTQ, partial(_ours, alone, OUR_GPTQ, gptq))
         for track in self.arguments.tracks.split(","):
             for size in our_sizes([size_of(row, track) for row in peers]):
                 options = WeightOptions.of(
                     method="planned", budget=size, budget_for=track, effort=self.arguments.effort
                 )
                 name = our_row(track, size)
-                self.rows.row(name, partial(self._ours, self.session, name, options))
-        self.rows.finish()
+                rows.row(name, partial(_ours, session, name, options))
 
-    def _peer_rows(self, *, reads_text: bool) -> list[MeasuredRow]:
+    def _peer_rows(self, rows: DrawRows, *, reads_text: bool) -> list[MeasuredRow]:
         """Of the peers that run here; why others do not is printed."""
-        rows = []
+        made = []
         for peer in PEERS:
             if self.arguments.rows in peer.row and bool(peer.texts) == reads_text:
                 try:
-                    rows.append(self.rows.row(peer.row, partial(self._quantized_peer, peer)))
+                    made.append(rows.row(peer.row, partial(self._quantized_peer, rows.session, peer)))
                 except Exception as error:  # a library may raise anything
-                    print(f"{self.rows.folder.name}: {peer.row} failed: {error!r}", flush=True)
-        return rows
+                    rows.session.progress.say(f"{self.name}: {peer.row} failed: {error!r}")
+        return made
 
-    def _quantized_peer(self, peer: Peer) -> SizedCandidate:
+    def _quantized_peer(self, session: Session, peer: Peer) -> SizedCandidate:
         candidate = BackendCandidate(
             peer.row,
             key_of(peer.row),
-            self.session.original,
+            session.original,
             BACKENDS[peer.backend],
             peer.bits,
-            lambda: self.english if peer.texts == ENGLISH else self._all_languages(),
+            lambda: self._english(session) if peer.texts == ENGLISH else self._all_languages(session),
         )
         result, seconds = candidate.quantized
-        return SizedCandidate(candidate, *bits_per_weight(result, self.session.original.anatomy), seconds)
+        return SizedCandidate(candidate, *bits_per_weight(result, session.original.anatomy), seconds)
 
-    def _all_languages(self) -> list[str]:
+    def _english(self, session: Session) -> list[str]:
+        """As many passages as ours reads in all languages, or all there are."""
+        count = sum(map(len, _whole(session).by_language.values()))
+        return [self.english[place] for place in self._orders()[1][:count]]
+
+    def _all_languages(self, session: Session) -> list[str]:
         """What ours calibrates and validates on, shuffled."""
-        both = self.session.split.calibration.joined(self.session.split.validation)
-        texts = [text for passages in both.by_language.values() for text in passages.texts]
+        texts = [text for passages in _whole(session).by_language.values() for text in passages.texts]
         return [texts[place] for place in np.random.default_rng(self.number).permutation(len(texts))]
 
-    @staticmethod
-    def _ours(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
-        began = time.perf_counter()
-        calibration = calibrate(session, options)
-        plan = decide(session, options, calibration).plans.first
-        layers, others = session.quantized(plan, calibration)
-        quantized = StoredLayers.of(layers, session.original.device), others
-        if session.place.type == "cuda":
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - began
-        candidate = InMemory(name, key_of(name), plan, lambda: quantized)
-        return SizedCandidate(candidate, plan.size.block_bits_per_weight, plan.size.model_bits_per_weight, seconds)
+
+def _whole(session: Session) -> Texts:
+    return session.split.calibration.joined(session.split.validation)
 
 
-def open_draw(arguments: argparse.Namespace, number: int, folder: str) -> Draw:
-    torch.set_num_threads(arguments.threads)
-    model = load(find_model(arguments.model), device=arguments.device, dtype=torch.float32)
-    available = calibration_texts(arguments.calibration)
-    codes = arguments.languages.split(",") if arguments.languages else served(model, available)
-    known = available.select(codes)
-    random = np.random.default_rng(number)
-    count = arguments.calibrating + arguments.validating
-    chosen = random.permutation(min(map(len, known.by_language.values())))[:count]
-    drawn = known.at(chosen.tolist())
-    english = list(available["eng"].texts)
-    english += list(read_texts(arguments.english)["eng"].texts) if arguments.english else []
-    order = random.permutation(len(english))[: len(chosen) * len(known.languages)]
-    calibration, validation = drawn.at(range(arguments.calibrating)), drawn.at(range(arguments.calibrating, count))
-    tests = {
-        test_name(test): test_texts(test, known.languages, arguments.passages) for test in arguments.test.split(",")
-    }
-    session = Session.of(model, Split(calibration, validation, validation), MEASURE)
-    settings = {"benchmark": "frontier", "device": model.device.type} | {
-        name: str(getattr(arguments, name)) for name in SETTINGS
-    }
-    rows = DrawRows(arguments.out / folder, settings, session, tests, overwrite=arguments.overwrite)
-    return Draw(number, rows, [english[place] for place in order], arguments)
+def _ours(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
+    began = time.perf_counter()
+    calibration = calibrate(session, options)
+    plan = decide(session, options, calibration).plans.first
+    layers, others = session.quantized(plan, calibration)
+    quantized = StoredLayers.of(layers, session.original.device), others
+    if session.place.type == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    candidate = InMemory(name, key_of(name), plan, lambda: quantized)
+    return SizedCandidate(candidate, plan.size.block_bits_per_weight, plan.size.model_bits_per_weight, seconds)
 
 
 def calibration_texts(source: str) -> Texts:
@@ -157,9 +141,10 @@ def calibration_texts(source: str) -> Texts:
     return builtin.calibration.joined(builtin.validation)
 
 
-def served(model: LanguageModel, texts: Texts) -> list[str]:
-    profile = profile_model(model, texts.spread(SERVED_PASSAGES), MEASURE, outlier_kurtosis=OUTLIER_KURTOSIS)
-    return served_languages(profile, MEASURE.served_bound)
+def served(session: Session, texts: Texts) -> Texts:
+    """Those of the languages that the model serves."""
+    profile = session.profile(texts.spread(SERVED_PASSAGES))
+    return texts.select(served_languages(profile, session.options.served_bound))
 
 
 def test_texts(source: str, codes: list[str], passages: int) -> Texts:
@@ -172,8 +157,21 @@ def test_name(source: str) -> str:
     return "/".join(Path(source).parts[-2:])
 
 
-def work(arguments: argparse.Namespace, number: int) -> None:
-    open_draw(arguments, number, f"draw-{number}").run()
+def run(arguments: argparse.Namespace) -> None:
+    available = calibration_texts(arguments.calibration)
+    chosen = available.select(arguments.languages.split(",")) if arguments.languages else available
+    with open_session(arguments.model, arguments, Split(chosen, chosen, chosen)) as session:
+        largest = WeightOptions.of(method="planned", budget=4.25, effort=arguments.effort)
+        session.reserve_workers(estimate_stages(session.costs, session.split, largest))
+        texts = chosen if arguments.languages else served(session, chosen)
+        tests = {
+            test_name(test): test_texts(test, texts.languages, arguments.passages) for test in arguments.test.split(",")
+        }
+        english = list(available["eng"].texts)
+        english += list(read_texts(arguments.english)["eng"].texts) if arguments.english else []
+        # Sizes of ours are those of the peers, which have to be known in all draws.
+        for numbers in ([None], range(arguments.draws)):
+            make_draws(session, [FrontierDraw(number, arguments, texts, tests, english) for number in numbers])
 
 
 def main() -> None:
@@ -200,10 +198,7 @@ def main() -> None:
     if unknown := set(arguments.tracks.split(",")) - {"blocks", "model"}:
         parser.error(f"--tracks {unknown.pop()!r} is unknown: give blocks, model or blocks,model")
     if not arguments.print:
-        pick_device(arguments.device)
-        open_draw(arguments, 0, TEXT_FREE).run_text_free()
-        with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-            pool.starmap(work, [(arguments, number) for number in range(arguments.draws)], chunksize=1)
+        run(arguments)
     tests = [test_name(test) for test in arguments.test.split(",")]
     print_tables(arguments.out, tests, arguments.tracks.split(","))
     if arguments.against is not None:
@@ -211,4 +206,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # By its name: workers import the classes of what they receive.
+    import_module("benchmarks.frontier").main()

@@ -1,6 +1,6 @@
 """Every method on the reference model at 4 and 3 bits: what it costs the languages, at what size, and whether it helps at equal size.
 
-    python -m benchmarks.methods --device cuda --processes 5 --out DIR
+    python -m benchmarks.methods --device cuda --workers 5 --out DIR
     python -m benchmarks.methods --out DIR --print
 
 Methods that read text are calibrated on several draws of half the calibration text; losses are measured on the built-in test text. Intervals
@@ -14,34 +14,25 @@ other, since losses of tensors add. It is linear in the losses of documents, so 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import torch
 
-from benchmarks.rows import (
-    TEXT_FREE,
-    DrawRows,
-    MeasuredMethod,
-    SizedCandidate,
-    Statistic,
-    add_draw_arguments,
-    interval,
-    read_draws,
-)
+from benchmarks.draws import MEASURE, Draw, add_draw_arguments, make_draws, open_session
+from benchmarks.rows import DrawRows, MeasuredMethod, SizedCandidate, Statistic, interval, read_draws
 from laaciq import reference
 from laaciq.corpus import Split, read_split
 from laaciq.engine.store import key_of
-from laaciq.models import LanguageModel, find_model, load
-from laaciq.options import BUILTIN, OUTLIER_KURTOSIS, REFERENCE, MeasureOptions, WeightOptions, reads_text
+from laaciq.models import LanguageModel
+from laaciq.options import BUILTIN, REFERENCE, WeightOptions, reads_text
 from laaciq.planning.decision import SERVED_PASSAGES
 from laaciq.planning.rules import make_plans, served_languages
-from laaciq.profiling.profile import profile_model
 from laaciq.quantization import Calibration
 from laaciq.quantization.grid import Layers
 from laaciq.quantization.model import quantize_model
@@ -51,7 +42,6 @@ from laaciq.trials.candidate import InMemory
 from laaciq.trials.quantized_copy import QuantizedCopy
 from laaciq.trials.session import Session
 
-MEASURE = MeasureOptions()
 STATISTICS: tuple[Statistic, ...] = ("mean", "worst", "disparity")
 # Plain MSE grids as (bits, group size), which methods at so many bits are compared with: they enclose the sizes that are of interest.
 CURVES: dict[int, list[tuple[int, int]]] = {
@@ -152,32 +142,35 @@ def chosen_methods(arguments: argparse.Namespace) -> list[str]:
     return [name for name in METHODS if arguments.rows in name]
 
 
-def work(arguments: argparse.Namespace, number: int | None) -> None:
-    """The methods that read text on one draw of it; without a number, those that read none."""
-    torch.set_num_threads(arguments.threads)
-    # In float32 everywhere, so that nothing but the weights differs.
-    model = load(find_model(REFERENCE), device=arguments.device, dtype=torch.float32)
+@dataclass(frozen=True)
+class MethodsDraw(Draw):
+    """The methods that read text on one draw of half the calibration text."""
+
+    def settings(self) -> Iterable[str]:
+        return ("languages", "passages")
+
+    def split(self) -> Split:
+        count = len(next(iter(self.texts.by_language.values())))
+        chosen = np.random.default_rng(self.number or 0).choice(count, count // 2, replace=False)
+        drawn = self.texts.at(sorted(chosen.tolist()))
+        return Split(drawn, drawn, self.tests[BUILTIN])
+
+    def make(self, rows: DrawRows) -> None:
+        for name, options in all_rows(self.arguments).items():
+            if reads_text(options) == (self.number is not None):
+                rows.row(name, partial(quantized, rows.session, name, options))
+
+
+def run(arguments: argparse.Namespace) -> None:
     split = read_split(BUILTIN).select(arguments.languages.split(",") if arguments.languages else reference.languages())
-    whole = split.calibration.joined(split.validation)
-    profile = profile_model(model, whole.spread(SERVED_PASSAGES), MEASURE, outlier_kurtosis=OUTLIER_KURTOSIS)
-    served = served_languages(profile, MEASURE.served_bound)
-    whole, test = whole.select(served), split.test.select(served).spread(arguments.passages)
-    count = len(next(iter(whole.by_language.values())))
-    chosen = np.random.default_rng(number or 0).choice(count, count // 2, replace=False)
-    drawn = whole.at(sorted(chosen.tolist()))
-    session = Session.of(model, Split(drawn, drawn, test), MEASURE)
-    settings = {
-        "benchmark": "methods",
-        "device": model.device.type,
-        "languages": arguments.languages,
-        "passages": arguments.passages,
-    }
-    folder = TEXT_FREE if number is None else f"draw-{number}"
-    rows = DrawRows(arguments.out / folder, settings, session, {BUILTIN: test}, overwrite=arguments.overwrite)
-    for name, options in all_rows(arguments).items():
-        if reads_text(options) == (number is not None):
-            rows.row(name, partial(quantized, session, name, options))
-    rows.finish()
+    with open_session(REFERENCE, arguments, split) as session:
+        whole = split.calibration.joined(split.validation)
+        profile = session.profile(whole.spread(SERVED_PASSAGES))
+        served = served_languages(profile, session.options.served_bound)
+        tests = {BUILTIN: split.test.select(served).spread(arguments.passages)}
+        # What reads no text takes its turn among the draws.
+        numbers = [None, *range(arguments.draws)]
+        make_draws(session, [MethodsDraw(number, arguments, whole.select(served), tests) for number in numbers])
 
 
 def at_equal_size(method: MeasuredMethod, curve: list[MeasuredMethod]) -> Estimate | None:
@@ -237,12 +230,10 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", help="only print the rows that are there")
     arguments = parser.parse_args()
     if not arguments.print:
-        # What reads no text takes its turn among the draws.
-        turns = [(arguments, number) for number in (None, *range(arguments.draws))]
-        with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-            pool.starmap(work, turns, chunksize=1)
+        run(arguments)
     print_tables(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    # By its name: workers import the classes of what they receive.
+    import_module("benchmarks.methods").main()

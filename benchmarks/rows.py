@@ -6,7 +6,6 @@ in every draw; their rows lie in a separate folder.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -91,7 +90,7 @@ class DrawRows:
         def compute() -> MeasuredRow:
             began = time.perf_counter()
             row = self._measured(name, quantize())
-            print(f"{self.folder.name}: {name}, {time.perf_counter() - began:.0f} s", flush=True)
+            session.progress.say(f"{self.folder.name}: {name}, {time.perf_counter() - began:.0f} s")
             return row
 
         return self.store.result(f"rows/{name}.json", MeasuredRow, key, compute)
@@ -211,13 +210,3 @@ def interval(estimate: Estimate | None, decimals: int) -> str:
 def _number(value: float, decimals: int) -> str:
     # z: a small loss below zero is 0.000, not -0.000.
     return f"{value:z.{decimals}f}" if np.isfinite(value) else "∞" if value > 0 else "−∞"
-
-
-def add_draw_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where rows go, and how draws of calibration text are run."""
-    parser.add_argument("--out", type=Path, required=True, help="folder for the rows; the same command resumes")
-    parser.add_argument("--overwrite", action="store_true", help="replace the rows of another command in that folder")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=1, help="draws that run at the same time")
-    parser.add_argument("--threads", type=int, default=2, help="of each process")

@@ -16,7 +16,6 @@ from laaciq.engine.json_input import read_object
 from laaciq.engine.store import key_of
 from laaciq.errors import BadOption
 from laaciq.models import ModelFolder
-from laaciq.models.loading import named_dtype
 from laaciq.options import REFERENCE, ProfileOptions
 from laaciq.options.keywords import ProfileKeywords
 from laaciq.planning.screening import ScreeningThresholds, screen_profile
@@ -54,7 +53,7 @@ def profile(
         tokens_seen = read_exposure(exposure) if exposure is not None else known_exposure(session.folder)
 
         def compute() -> Profile:
-            loaded = load_dequantized(session.folder, device=settings.device, dtype=named_dtype(session.options.dtype))
+            loaded = session.loaded_by(load_dequantized)
             result = profile_model(
                 loaded,
                 calibration,

@@ -10,7 +10,7 @@ from laaciq.errors import BadOption
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a cluster. `node` is its name there; `memory` in bytes."""
+    """A machine of a cluster. `node` is its name there; `gpus` are how many workers its GPUs have room for; `memory` in bytes."""
 
     node: str
     cpus: int
@@ -24,6 +24,16 @@ class Place:
 
     node: str
     threads: int
+
+
+def sharing(workers: int, gpus: int) -> int:
+    """How many workers share the GPU that most of them share."""
+    return -(-workers // max(gpus, 1))
+
+
+def gpu_share(workers: int) -> float:
+    """What Ray sets aside for each of so many workers on a GPU. It counts in units of 10⁻⁴, and must not find that the last one has no room."""
+    return 10_000 // workers / 10_000
 
 
 def place_workers(machines: Sequence[Machine], count: int | None, *, gpu: bool, memory: float) -> list[Place]:

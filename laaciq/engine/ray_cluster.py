@@ -21,7 +21,7 @@ from typing import Any, TextIO, cast
 
 import torch
 
-from laaciq.engine.placement import Machine, Place, place_workers
+from laaciq.engine.placement import Machine, Place, gpu_share, place_workers, sharing
 from laaciq.engine.worker import TaskFailed
 from laaciq.engine.worker_pool import ProcessDied
 from laaciq.errors import BadOption, LaaciqError
@@ -42,10 +42,8 @@ class RayCluster:
     def __init__(self, address: str | None, count: int | None, *, gpu: bool, memory: float) -> None:
         self.address, self.count, self.gpu, self.memory = address, count, gpu, memory
         self._left = ExitStack()
-        if address is None and gpu and (count or 0) > (there := torch.cuda.device_count()):
-            raise BadOption(
-                f"--workers {count} on GPUs need one each, and this machine has {there}: give --workers {there} or --device cpu"
-            )
+        # Here we know whether memory suffices for several processes on a GPU. On a cluster, each has one of its own.
+        self._per_gpu = sharing(count or 1, torch.cuda.device_count()) if address is None and gpu else 1
 
     @property
     def _ray(self) -> Any:
@@ -88,7 +86,7 @@ class RayCluster:
             self._ray.remote(kind)
             .options(
                 num_cpus=place.threads,
-                num_gpus=int(self.gpu),
+                num_gpus=gpu_share(self._per_gpu) if self.gpu else 0,
                 memory=int(self._reserved) or None,
                 max_concurrency=2,
                 # Another machine is as good, should this one be gone.
@@ -125,7 +123,8 @@ class RayCluster:
     def _machines(self) -> list[Machine]:
         alive = [(node["NodeID"], node["Resources"]) for node in self._ray.nodes() if node["Alive"]]
         return [
-            Machine(node, int(has.get("CPU", 0)), int(has.get("GPU", 0)), has.get("memory", 0.0)) for node, has in alive
+            Machine(node, int(has.get("CPU", 0)), self._per_gpu * int(has.get("GPU", 0)), has.get("memory", 0.0))
+            for node, has in alive
         ]
 
     def _require_wanted(self) -> None:
@@ -146,7 +145,7 @@ class RayCluster:
                 folder,
                 address="local",
                 num_cpus=count * max(1, torch.get_num_threads() // count),
-                num_gpus=count if self.gpu else 0,
+                num_gpus=min(count, torch.cuda.device_count()) if self.gpu else 0,
                 include_dashboard=False,
                 _temp_dir=folder,
             )

@@ -32,6 +32,7 @@ class ProfileOptions(ReadOptions, TextOptions, ModelOptions):
     """Options of `laaciq profile`."""
 
     verb: ClassVar[str] = "profile"
+    bounds_memory: ClassVar[bool] = True
 
     passages: int | None = _PROFILED
     exposure: Source | None = Field(

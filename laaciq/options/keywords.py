@@ -158,7 +158,7 @@ class GatewayKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _Gri
     protect: int
 
 
-class MixtureKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
+class MixtureKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
     passages: int | None
     single_language: str
     rounds: int
@@ -181,7 +181,7 @@ class LabKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=Fa
     quick: bool
 
 
-class ProfileKeywords(_SessionKeywords, _ReadKeywords, total=False):
+class ProfileKeywords(_BoundedKeywords, _SessionKeywords, _ReadKeywords, total=False):
     passages: int | None
     predictive: bool
     outlier_kurtosis: float

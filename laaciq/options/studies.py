@@ -86,6 +86,7 @@ class MixtureOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredMode
     """Options of `laaciq mixture`."""
 
     verb: ClassVar[str] = "mixture"
+    bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
 
     symmetric: bool = Field(

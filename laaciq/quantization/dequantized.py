@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from laaciq.errors import BrokenModel
@@ -36,9 +38,9 @@ class _OurFormat:
         return read_stored(stored, tensor).dequantize(tensor)
 
 
-def load_dequantized(folder: ModelFolder, *, device: str = "auto", dtype: torch.dtype | None = None) -> LanguageModel:
-    """Load any model with plain weights: our checkpoints dequantized, others as `load` does."""
+def load_dequantized(folder: ModelFolder, **how: Any) -> LanguageModel:
+    """Load any model with plain weights: our checkpoints dequantized, others as `load` does. `how` are keyword arguments of `load`."""
     settings = folder.quantization or {}
     ours = settings.get("quant_method") == CHECKPOINT_METHOD
     form = _OurFormat(read_section(folder.path).plan) if ours else None
-    return load(folder, device=device, dtype=dtype, form=form)
+    return load(folder, form=form, **how)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from laaciq.corpus import Passages, Texts
+from laaciq.engine.placement import sharing
 from laaciq.engine.progress import duration
 from laaciq.engine.work import Speed, Work, measure_speed
 from laaciq.errors import TooLittleMemory
@@ -100,11 +101,12 @@ def estimate(
 
 
 def require_memory(cost: Cost, device: torch.device, *, beside: Sequence[Cost] = ()) -> None:
-    """Raise an error if memory does not suffice for this process and for workers `beside` it, the first of which uses the same GPU."""
+    """Raise an error if memory does not suffice for this process and for workers `beside` it, some of which use the same GPU."""
     host = cost.memory_bytes + sum(worker.memory_bytes for worker in beside)
     needs = [("memory", host, free_memory(torch.device("cpu")))]
     if device.type == "cuda":
-        shared = cost.device_bytes + sum(worker.device_bytes for worker in beside[:1])
+        sharing_it = sharing(len(beside), torch.cuda.device_count())
+        shared = cost.device_bytes + sum(worker.device_bytes for worker in beside[:sharing_it])
         needs.append(("GPU memory", shared, free_memory(device)))
     for kind, needed, free in needs:
         if free is not None and needed > free:

@@ -132,9 +132,13 @@ class OpenedModel:
 
     @cached_property
     def original(self) -> LanguageModel:
+        return self.loaded_by(load)
+
+    def loaded_by(self, read: Callable[..., LanguageModel]) -> LanguageModel:
+        """The model as `read` loads it, with its weights where there is room for them."""
         placement = self.placement
         bound_allocator(self.place, self.limits)
-        return load(
+        return read(
             self.folder, device=self.device, dtype=named_dtype(self.options.dtype), most_bytes=placement.most_bytes,
             pinned=placement.pinned, tokenizer=self.costs.model.tokenizer if "costs" in self.__dict__ else None,
         )  # fmt: skip

@@ -81,6 +81,25 @@ def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_
     assert 0 < most <= 2 * max(by_block)
 
 
+def test_other_verbs_give_the_same_offloaded(tmp_path, request):
+    """A profile of the original and of a checkpoint; a study that rounds on text."""
+    texts = write_short_texts(tmp_path / "texts", ["eng", "swa"], passages=30)
+    model, checkpoint = save_tiny("llama", tmp_path / "model"), tmp_path / "checkpoint"
+    laaciq.quantize(model, out=checkpoint, method="rtn", bits=4)
+    mixing = {"texts": texts, "served_bound": 100, "passages": 3, "rounds": 0, "calibration_passages": (1,)}
+
+    def results(**options):
+        return [
+            laaciq.profile(model, texts=texts, predictive=True, **options),
+            laaciq.profile(checkpoint, texts=texts, **options),
+            laaciq.mixture(model, **mixing, **options).model_dump(exclude={"command"}),
+        ]
+
+    expected = results()
+    request.getfixturevalue("one_block_at_a_time")
+    assert results(host_memory="4GB") == expected
+
+
 def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, monkeypatch):
     model = save_tiny("llama", tmp_path / "model")
     options = {"languages": ["eng", "swa"], "passages": 3, "served_bound": 100, "device": "cpu"}

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,12 @@ import pytest
 import ray
 
 import laaciq
+from benchmarks.draws import make_draws, open_session
+from benchmarks.methods import MethodsDraw
 from laaciq.engine.progress import Progress
 from laaciq.engine.ray_cluster import RayCluster
 from laaciq.errors import LaaciqError
+from laaciq.options import BUILTIN
 from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
@@ -173,6 +177,26 @@ def test_studies(place: Path, cluster: dict[str, Any], verb: Callable[..., Any],
     alone = call(place, verb, name, **MEASURING, **options)
     shared = call(place, verb, f"{name}-shared", **cluster | {"workers": 1}, **MEASURING, **options)
     assert results(shared) == results(alone)
+
+
+def draws(place: Path, out: str, **sharing: Any) -> dict[str, Any]:
+    """Rows of two draws of a benchmark, and of what reads no text."""
+    given = {"bits": "4", "rows": "effective", "languages": "", "passages": 2, "device": "cpu", "overwrite": False}
+    arguments = Namespace(out=place / out, **given, **{"workers": None, "ray": None, **sharing})
+    split = laaciq.read_split(place / "texts")
+    with open_session(str(place / "model"), arguments, split) as session:
+        tests = {BUILTIN: split.test.spread(2)}
+        make_draws(session, [MethodsDraw(number, arguments, split.calibration, tests) for number in (None, 0, 1)])
+    return {name: row for name, row in results(place / out).items() if "/rows/" in name}
+
+
+def test_draws_of_benchmarks(place: Path, cluster: dict[str, Any]) -> None:
+    with killing(1) as killed:
+        shared = draws(place, "drawn-with", **cluster)
+    assert len(killed) == 1
+    alone = draws(place, "drawn")
+    assert shared == alone
+    assert {name.partition("/")[0] for name in alone} == {"text-free", "draw-0", "draw-1"}
 
 
 def test_workers_import_nothing_from_the_current_folder(place: Path, cluster: dict[str, Any]) -> None:

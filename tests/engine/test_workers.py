@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from laaciq.engine.placement import Machine, Place, place_workers
+from laaciq.engine.placement import Machine, Place, gpu_share, place_workers, sharing
 from laaciq.engine.progress import Progress
 from laaciq.engine.run_folder import RunFolder
 from laaciq.engine.store import MemoryStore, SubStore
@@ -251,3 +251,12 @@ def test_workers_are_spread_over_the_machines(count, needs, expected):
 def test_a_cluster_that_is_too_small_is_refused(count, memory, sentence):
     with pytest.raises(BadOption, match=sentence):
         place_workers([LARGE, SMALL], count, gpu=True, memory=memory)
+
+
+@pytest.mark.parametrize(("workers", "gpus", "most"), [(1, 1, 1), (4, 4, 1), (5, 4, 2), (7, 1, 7), (2, 0, 2)])
+def test_workers_of_this_machine_share_gpus(workers, gpus, most):
+    share = gpu_share(most)
+    assert sharing(workers, gpus) == most
+    # Ray counts in units of 10⁻⁴: all have room, and one more has none.
+    assert round(1e4 * share) / 1e4 == share
+    assert most * share <= 1 < (most + 1) * share
