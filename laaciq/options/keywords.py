@@ -158,7 +158,9 @@ class GatewayKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _Gri
     protect: int
 
 
-class MixtureKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
+class MixtureKeywords(
+    _BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False
+):
     passages: int | None
     single_language: str
     rounds: int
