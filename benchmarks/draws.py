@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ MEASURE = MeasureOptions(dtype="float32")
 
 
 @dataclass(frozen=True)
-class Draw:
+class Draw(ABC):
     """A task. `texts` are what calibration passages are drawn from, `tests` the test texts by name. Without a `number` it makes the rows of
     methods that read no text.
     """
@@ -50,17 +51,17 @@ class Draw:
         rows.finish()
         advance(1)
 
+    @abstractmethod
     def split(self) -> Split:
         """The passages of this draw."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settings(self) -> Iterable[str]:
         """Names of the arguments that decide what a row holds; all rows in a folder share them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self, rows: DrawRows) -> None:
         """Make the rows."""
-        raise NotImplementedError
 
 
 def add_draw_arguments(parser: argparse.ArgumentParser) -> None:

@@ -75,13 +75,13 @@ def run_lab(models: Iterable[str | Path], **keywords: Unpack[LabKeywords]) -> La
 def _measure(
     session: Session, store: Store, name: str, model: str, quick: bool, claims: Sequence[Claim]
 ) -> tuple[Evidence, list[str]]:
-    """The evidence of one model, and the languages that it serves."""
+    """The evidence of one model, and the languages that it is about."""
     with session.keeping_in(store, f"models/{name}"):
         # Planted outliers change nothing of what was seen in training.
         trained = find_model(without_suffix(model)) if model.endswith(OUTLIERS) else session.folder
         bench = Bench(session, quick, known_exposure(trained))
         announce(bench, claims)
-        return gather(bench, claims), bench.served
+        return gather(bench, claims), bench.measured
 
 
 def _named(models: tuple[str, ...]) -> dict[str, str]:

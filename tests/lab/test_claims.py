@@ -120,3 +120,31 @@ def test_the_published_effect_is_found():
         for name, decision in judge(answers(chosen, simulated)).items():
             hits[name] += decision.verdict == "supported"
     assert min(hits.values()) >= 8, hits
+
+
+def _in_the_graph(random, *, chain):
+    """Exposure → T → A → R, each with noise of its own; D follows from R or, unless the `chain` is there, from T and exposure alone."""
+    exposure, t, a, r, d = random.standard_normal((5, len(CODES)))
+    t = 0.7 * t - 0.7 * exposure
+    a = 0.5 * a - 0.8 * t + 0.3 * exposure
+    r = 0.5 * r + 0.9 * a + 0.3 * exposure
+    d = 0.4 * d - 0.9 * r if chain else 0.4 * d + 0.9 * t - 0.5 * exposure
+    profile = {"exposure": np.exp(15 + exposure), "fertility": np.exp(t / 10), "alignment": a, "redundancy": 3 + r / 10}
+    return planted(random, profile=profile, **{"rtn-4": losses(np.log1p(0.3 + 0.03 * d), random, noise=0.001)})
+
+
+def test_back_door_adjustment_finds_a_cause_and_no_mere_companion():
+    adjusted = [CLAIMS["alignment-adjusted"], CLAIMS["redundancy-adjusted"]]
+    companion = CLAIMS["alignment-monotone"]
+    hits, runs = {"causes": 0, "companions": 0, "false": 0}, 20
+    for seed in range(runs):
+        random = np.random.default_rng(seed)
+        found, alone = answers(adjusted, _in_the_graph(random, chain=True)), _in_the_graph(random, chain=False)
+        hits["causes"] += sum(judge({n: f})[n].verdict == "supported" for n, f in found.items())
+        found = answers([*adjusted, companion], alone)
+        verdicts = {n: judge({n: f})[n].verdict for n, f in found.items()}
+        hits["companions"] += verdicts.pop(companion.name) == "supported"
+        hits["false"] += list(verdicts.values()).count("supported")
+    # Without adjustment, alignment seems to be a cause.
+    assert hits["companions"] >= 0.8 * runs
+    assert hits["causes"] >= 0.8 * 2 * runs and hits["false"] <= 0.05 * 2 * runs, hits

@@ -59,9 +59,10 @@ def test_a_language_that_is_served_on_one_text_alone_has_no_losses(models):
     assert more[near] > 0
     bound = on_test[near] - more[near] / 2
     bounded = bench(bound)
+    assert near in bounded.measured
     usual, split = (MEASUREMENTS[name].measure(bounded) for name in ("rtn-4", "split-tokens"))
     assert near in bounded.served
-    assert near not in usual.codes
+    assert near not in usual.codes and bounded.measured == usual.codes
     assert split.codes == usual.codes == bounded.sets_text.languages
     with pytest.raises(TooFew, match="served-bound"):
         MEASUREMENTS["rtn-4"].measure(bench(bound, [near]))

@@ -4,6 +4,8 @@ intervention.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from laaciq.lab.claim import Claim
@@ -19,8 +21,11 @@ from laaciq.stats.mediation import Mediation, mediate
 # Coefficients of standardised variables. Fertility is tokens over those of English: more is worse.
 INDIRECT = Claimed(statistic="indirect effect of T on D", threshold=0.0, side="above", claimed=0.3)
 CHAIN = Claimed(statistic="effect of T on D through A and R", threshold=0.0, side="above", claimed=0.2)
-ADJUSTED = Claimed(statistic="r(T, D | exposure)", threshold=0.0, side="above", claimed=0.5)
+TOKENIZATION = Claimed(statistic="r(T, D | exposure)", threshold=0.0, side="above", claimed=0.5)
+ALIGNMENT = Claimed(statistic="r(A, D | T, exposure)", threshold=0.0, side="below", claimed=-0.5)
+REDUNDANCY = Claimed(statistic="r(R, D | A, exposure)", threshold=0.0, side="below", claimed=-0.5)
 _DRAWS = 2000
+_LABELS = {"fertility": "tokens over English", "alignment": "alignment A", "redundancy": "redundancy R"}
 
 
 def _mediation(evidence: Evidence) -> tuple[Mediation, int]:
@@ -53,16 +58,17 @@ def _chain(evidence: Evidence) -> Finding:
     return _finding(found.chain, CHAIN, count, "Product of the coefficients T → A, A → R and R → D.")
 
 
-def _adjusted(evidence: Evidence) -> Finding:
+def _adjusted(evidence: Evidence, *, cause: str, parents: tuple[str, ...], claim: Claimed) -> Finding:
+    """The effect of `cause` on D. Exposure and the cause's `parents` in the theory's graph block every back-door path."""
     table, degradation = evidence.table("rtn-4")
     table.require_exposure()
-    exposure = np.log(np.maximum(table.exposure, 1.0))
-    plot = Points(
-        x=table.fertility.tolist(), y=degradation.tolist(), names=table.codes, x_label="tokens over English", y_label="D"
-    )  # fmt: skip
+    table, degradation = with_known(table, degradation, cause, *parents)
+    x, exposure = getattr(table, cause), np.log(np.maximum(table.exposure, 1.0))
+    plot = Points(x=x.tolist(), y=degradation.tolist(), names=table.codes, x_label=_LABELS[cause], y_label="D")
+    given = ", ".join([*(_LABELS[parent] for parent in parents), "the logarithm of training tokens"])
     return partial_correlation(
-        table.fertility, degradation, exposure, table.families, claim=ADJUSTED, plot=plot,
-        note="Back-door adjustment for the logarithm of training tokens.",
+        x, degradation, np.column_stack([*(getattr(table, parent) for parent in parents), exposure]), table.families,
+        claim=claim, plot=plot, note=f"Back-door adjustment for {given}.",
     )  # fmt: skip
 
 
@@ -90,6 +96,22 @@ CLAIMS = (
         _PLACE,
         ("profile", "rtn-4"),
         "The partial r(T, D) given exposure, which decides vocabulary and loss alike, lies above 0.",
-        _adjusted,
+        partial(_adjusted, cause="fertility", parents=(), claim=TOKENIZATION),
+    ),
+    Claim(
+        "alignment-adjusted",
+        "P(D | do(A)): intervening on alignment.",
+        _PLACE,
+        ("profile", "rtn-4"),
+        "The partial r(A, D) given T and exposure, which block every back-door path from A to D in the theory's graph, lies below 0.",
+        partial(_adjusted, cause="alignment", parents=("fertility",), claim=ALIGNMENT),
+    ),
+    Claim(
+        "redundancy-adjusted",
+        "P(D | do(R)): intervening on redundancy.",
+        _PLACE,
+        ("profile", "rtn-4"),
+        "The partial r(R, D) given A and exposure, which block every back-door path from R to D in the theory's graph, lies below 0.",
+        partial(_adjusted, cause="redundancy", parents=("alignment",), claim=REDUNDANCY),
     ),
 )

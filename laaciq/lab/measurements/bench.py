@@ -75,6 +75,11 @@ class Bench:
             )
         return served
 
+    @property
+    def measured(self) -> list[str]:
+        """The languages that findings are about: those served on test text, if losses were measured there."""
+        return self.served_on_test if "served_on_test" in vars(self) else self.served
+
     @cached_property
     def sets_text(self) -> Texts:
         """Short test text of the languages that the original serves, for many sets of blocks."""
