@@ -221,14 +221,14 @@ def _verdict(what: str, value: float | None, over: float | None, *, least: float
 
 def check_kernels(say: Callable[[str], None]) -> None:
     """Relative errors beside products with the dequantized weights in float64, at every bit width."""
-    from laaciq.quantization import triton_products
+    from laaciq.quantization import triton_products, triton_weights
 
     for bits in BITS:
         with reported(f"kernels at {bits} bits", say):
             plan = TensorPlan(name="w", shape=(512, 1024), bits=bits, group_size=64, symmetric=bits % 2 == 0)
             matrix = nearest(torch.randn(plan.shape, device="cuda"), plan)
             packed, weights = _on_gpu(matrix, plan), matrix.dequantize(plan)
-            exact = torch.equal(triton_products.dequantize(packed, torch.float32), weights)
+            exact = torch.equal(triton_weights.dequantize(packed, torch.float32), weights)
             errors = []
             for tokens in (1, 8, 32):
                 x = torch.randn(tokens, 1024, device="cuda", dtype=torch.bfloat16)
@@ -254,7 +254,7 @@ def time_products(options: argparse.Namespace, say: Callable[[str], None]) -> No
 
 
 def _time_packed(weight: torch.Tensor, plan: TensorPlan, x: torch.Tensor, say: Callable[[str], None]) -> None:
-    from laaciq.quantization import triton_products
+    from laaciq.quantization import triton_products, triton_weights
 
     first = _on_gpu(nearest(weight, plan), plan)
     copies = [first._replace(codes=first.codes.clone()) for _ in range(16)]
@@ -269,7 +269,7 @@ def _time_packed(weight: torch.Tensor, plan: TensorPlan, x: torch.Tensor, say: C
             say(f"{what}, tile {tile}{use}: {taken:.1f} µs, {first.codes.nbytes / taken / 1e3:,.0f} GB/s")
     triton_products.TILES[packing.unit_words] = usual
     with reported(f"{what}, dequantization", say):
-        taken = _microseconds([partial(triton_products.dequantize, copy, torch.bfloat16) for copy in copies])
+        taken = _microseconds([partial(triton_weights.dequantize, copy, torch.bfloat16) for copy in copies])
         say(f"{what}: dequantization {taken:.1f} µs")
 
 

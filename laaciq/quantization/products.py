@@ -73,7 +73,7 @@ def packed_product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
     """x·Wᵀ of x, (tokens, inputs), with `most_tokens` or fewer."""
     if not torch.compiler.is_compiling():
         # Past the dispatcher, which takes as long as the product.
-        return _kernels().product(x, matrix)
+        return _product_kernels().product(x, matrix)
     codes, scales, zeros, packing, outputs = matrix
     # With its lanes apart x reads faster. Compiled, that costs nothing: the kernel before this one writes x so.
     lanes = x.reshape(len(x), -1, packing.unit_codes).permute(2, 0, 1).contiguous()
@@ -83,14 +83,14 @@ def packed_product(x: torch.Tensor, matrix: PackedMatrix) -> torch.Tensor:
 def packed_weights(matrix: PackedMatrix, dtype: torch.dtype) -> torch.Tensor:
     """W, (outputs, inputs), dequantized."""
     if not torch.compiler.is_compiling():
-        return _kernels().dequantize(matrix, dtype)
+        return _weight_kernels().dequantize(matrix, dtype)
     codes, scales, zeros, packing, outputs = matrix
     return torch.ops.laaciq.packed_weights(codes, scales, zeros, *packing.numbers, outputs, dtype)
 
 
 def packed_group_sums(matrix: PackedMatrix, values: torch.Tensor) -> torch.Tensor:
     """Σ (c − z)·v over each group, (outputs, groups), for values in the matrix's shape, if its packing `sums_by_group`."""
-    return _kernels().group_sums(matrix, values)
+    return _weight_kernels().group_sums(matrix, values)
 
 
 def why_no_product(plan: TensorPlan) -> str | None:
@@ -125,11 +125,17 @@ def why_no_triton(device: torch.device) -> str | None:
     return None
 
 
-def _kernels() -> ModuleType:
-    """The one place that imports Triton."""
+def _product_kernels() -> ModuleType:
+    """Triton is imported only where a kernel runs."""
     from laaciq.quantization import triton_products
 
     return triton_products
+
+
+def _weight_kernels() -> ModuleType:
+    from laaciq.quantization import triton_weights
+
+    return triton_weights
 
 
 _MATRIX = "Tensor codes, Tensor scales, Tensor? zeros, int inputs, int bits, int group, int row_groups, bool affine, int outputs"
@@ -148,7 +154,7 @@ def _product(
     outputs: int,
 ) -> torch.Tensor:
     packing = Packing(inputs, bits, group, row_groups, affine)
-    return _kernels().product(x, PackedMatrix(codes, scales, zeros, packing, outputs))
+    return _product_kernels().product(x, PackedMatrix(codes, scales, zeros, packing, outputs))
 
 
 def _weights(
@@ -164,7 +170,7 @@ def _weights(
     dtype: torch.dtype,
 ) -> torch.Tensor:
     packing = Packing(inputs, bits, group, row_groups, affine)
-    return _kernels().dequantize(PackedMatrix(codes, scales, zeros, packing, outputs), dtype)
+    return _weight_kernels().dequantize(PackedMatrix(codes, scales, zeros, packing, outputs), dtype)
 
 
 _product_operator = torch.library.custom_op(
