@@ -98,14 +98,14 @@ def load(
     dtype: torch.dtype | None = None,
     form: ForeignFormat | None = None,
     most_bytes: int | None = None,
-    pinned: bool = True,
+    pinned_bytes: int = 0,
     tokenizer: Any = None,
 ) -> LanguageModel:
     """Load model and tokenizer, unless the `tokenizer` is there already: from GGUF it may take half a minute. Without a `dtype`, the model
     computes in float32 on a CPU, elsewhere in the type of the checkpoint.
 
-    With `most_bytes`, its weights take no more than that on the device: blocks that do not fit are offloaded, for a GPU to pinned memory
-    unless they are not to be `pinned`, else they stay in their files.
+    With `most_bytes`, its weights take no more than that on the device: blocks that do not fit are offloaded, for a GPU up to `pinned_bytes` of
+    them to pinned memory. The others stay in their files.
 
     A checkpoint that another library quantized becomes a plain model with dequantized weights. `form` reads them; by default it is the
     format that config.json names.
@@ -150,8 +150,10 @@ def load(
     if most_bytes is None or tensor_bytes(module, numbers) <= most_bytes:
         module.to(place, numbers)
         return model
-    pinned = pinned and place.type == "cuda"
-    offloaded = place_blocks(module, model.blocks, place, most_bytes=most_bytes, dtype=numbers, pinned=pinned)
+    pinned_bytes = pinned_bytes if place.type == "cuda" else 0
+    offloaded = place_blocks(
+        module, model.blocks, place, most_bytes=most_bytes, dtype=numbers, pinned_bytes=pinned_bytes
+    )
     return replace(model, offloaded=offloaded)
 
 

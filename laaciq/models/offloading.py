@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import accumulate
 from typing import Any, Protocol
 
 import torch
@@ -127,13 +128,14 @@ class HostWeights:
     dtype: torch.dtype | None = None
     _coming: tuple[int, BlockTensors, Any] | None = field(default=None, init=False, repr=False)
     _last: int = field(default=-1, init=False, repr=False)
+    _begun: Any = field(default=None, init=False, repr=False)
 
     # Fetched for inference, a block may be used for gradients later.
     @torch.inference_mode(False)
     @torch.no_grad()
     def fetch(self, index: int) -> BlockTensors:
         coming, self._coming = self._coming, None
-        step = -1 if index < self._last else 1
+        following = next_block(sorted(self.homes), self._last, index)
         self._last = index
         if coming is None or coming[0] != index:
             tensors = self._copied(index)
@@ -143,15 +145,19 @@ class HostWeights:
             present.wait_event(arrived)
             for tensor in tensors.values():
                 tensor.record_stream(present)
-        if self.device.type == "cuda" and (following := self._following(index, step)) is not None:
+        if self.device.type == "cuda" and following is not None:
+            self._wait_for_last()
             self._start(following)
         return tensors
 
-    def _following(self, index: int, step: int) -> int | None:
-        """The block that is probably used next: the neighbour, or the first one after the last."""
-        order = sorted(self.homes)
-        place = order.index(index) + step
-        return order[place % len(order)] if len(order) > 1 and place >= 0 else None
+    def _wait_for_last(self) -> None:
+        """Until the GPU begins with the block before this one. The processor is far ahead of it: without that, copies of all further blocks
+        would be on the GPU, and none of them could be freed yet.
+        """
+        before, self._begun = self._begun, torch.cuda.Event()
+        self._begun.record(torch.cuda.current_stream(self.device))
+        if before is not None:
+            before.synchronize()
 
     def _start(self, index: int) -> None:
         with torch.cuda.stream(_side_stream(self.device)):
@@ -167,6 +173,16 @@ class HostWeights:
             )
             for name, home in self.homes[index].items()
         }
+
+
+def next_block(blocks: list[int], last: int, index: int) -> int | None:
+    """Of these blocks in order, the one that is probably used after `index`, which follows `last`: the neighbour in the same direction, and the
+    first one after the last. Backwards means that a block comes again, or the one before it.
+    """
+    place = blocks.index(index)
+    backwards = place > 0 and (last == index or blocks[place + 1 : place + 2] == [last])
+    following = blocks[place - 1 if backwards else (place + 1) % len(blocks)]
+    return None if following == index else following
 
 
 @cache
@@ -188,10 +204,11 @@ def place_blocks(
     *,
     most_bytes: int,
     dtype: torch.dtype | None = None,
-    pinned: bool = False,
+    pinned_bytes: int = 0,
 ) -> OffloadedBlocks:
     """Move a model to `device`, where its weights may take `most_bytes`: everything outside the blocks, and as many blocks as fit, from the
-    first on. The others are offloaded; their weights stay where they are, or move to pinned memory.
+    first on. The others are offloaded: the weights of as many as take `pinned_bytes` move to pinned memory, those of the others stay where they
+    are.
     """
     sizes = [tensor_bytes(block, dtype) for block in blocks]
     taken = tensor_bytes(module, dtype) - sum(sizes)
@@ -206,10 +223,15 @@ def place_blocks(
         if id(slot.home) not in away:
             slot.home.data = slot.home.data.to(device, dtype if slot.home.is_floating_point() else None)
     slots = {index: list(_slots(block)) for index, block in offloaded.items()}
-    if pinned:
-        _pin([slot.home for of_block in slots.values() for slot in of_block])
+    _pin([slot.home for index in _first_within(pinned_bytes, offloaded) for slot in slots[index]])
     homes = {index: {slot.name: slot.home.detach() for slot in of_block} for index, of_block in slots.items()}
     return OffloadedBlocks(offloaded, HostWeights(homes, device, dtype), device)
+
+
+def _first_within(most_bytes: int, blocks: Mapping[int, nn.Module]) -> list[int]:
+    """As many blocks as take no more than that, as they are stored."""
+    sizes = accumulate(map(tensor_bytes, blocks.values()))
+    return [index for index, size in zip(blocks, sizes, strict=True) if size <= most_bytes]
 
 
 def _pin(tensors: list[torch.Tensor]) -> None:

@@ -215,7 +215,7 @@ class CostModel:
         seconds = work.seconds(self.speed)
         if self._on_cpu:
             return StageCost(seconds, _BASE_BYTES + size, name=name)
-        host: float = _CUDA_BYTES + (whole - there if self.placement.pinned else 0)
+        host: float = _CUDA_BYTES + min(whole - there, self.placement.pinned_bytes)
         if self.placement.packed:
             # The codes of one candidate are on the GPU, those of others in host memory.
             size += min(models - 1, 1) * packed_bytes(self.shape)

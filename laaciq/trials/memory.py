@@ -17,8 +17,10 @@ from laaciq.scoring.operations import ModelShape
 
 # Models that `run` holds at once: the original, and two candidates.
 _MODELS = 3
-# CUDA's own memory, outside torch's, and what lies idle between its pieces.
-_CUDA_CONTEXT, _USABLE = 1100 * 2**20, 0.94
+# CUDA's own memory, outside torch's, and the part of it that a process has as soon as it asks what is free.
+_CUDA_CONTEXT, _CUDA_BEGUN = 1100 * 2**20, 400 * 2**20
+# What does not lie idle between torch's pieces.
+_USABLE = 0.94
 _UNITS = {"B": 1, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 # Share of host memory that may be pinned.
 _PINNED = 0.7
@@ -60,13 +62,14 @@ def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
 
 @dataclass(frozen=True)
 class Placement:
-    """`most_bytes` of the original's weights may be on the device, None if all are; blocks that do not fit are offloaded, to `pinned` host
-    memory or to their files. If candidates are `packed`, their blocks are dequantized when they run.
+    """`most_bytes` of the original's weights may be on the device, None if all are. Blocks that do not fit are offloaded: at most
+    `pinned_bytes` of them to pinned host memory, the others stay in their files. If candidates are `packed`, their blocks are dequantized when
+    they run.
     """
 
     most_bytes: int | None = None
     packed: bool = False
-    pinned: bool = True
+    pinned_bytes: int = 0
 
 
 def place_weights(
@@ -91,8 +94,10 @@ def place_weights(
     least = size - sum(blocks) + 3 * max(blocks)
     if room < least:
         raise TooLittleMemory(_too_little(working + least, device, limits))
+    if device.type == "cpu":
+        return Placement(int(room), packed=True)
     host = limits.host or free_memory(torch.device("cpu")) or 0
-    return Placement(int(room), packed=True, pinned=size - room <= _PINNED * host)
+    return Placement(int(room), packed=True, pinned_bytes=int(_PINNED * host))
 
 
 def _too_little(needed: float, device: torch.device, limits: MemoryLimits) -> str:
@@ -100,17 +105,17 @@ def _too_little(needed: float, device: torch.device, limits: MemoryLimits) -> st
     on_gpu = device.type == "cuda"
     size = math.ceil(taken_bytes(needed, device) / 2**30 * 10) / 10
     wanted = f"a GPU with {size:g} GB of free memory" if on_gpu else f"--host-memory {size:g}GB or more"
-    if on_gpu and limits.gpu is not None:
+    if on_gpu and limits.gpu is not None and size * 2**30 <= (free_memory(device) or math.inf):
         wanted = f"--gpu-memory {size:g}GB or more"
     return f"this is too little memory even for one block at a time: give {wanted}, or use a smaller model"
 
 
 def device_bound(device: torch.device, limits: MemoryLimits) -> float | None:
-    """Bytes that may be used on the device; None if there is no bound."""
+    """Bytes of tensors that may be on the device; None if there is no bound. No bound makes more memory free than there is."""
     if device.type == "cpu":
         return limits.host
-    bound = limits.gpu or free_memory(device)
-    return None if bound is None else _USABLE * (bound - _CUDA_CONTEXT)
+    known = [size for size in (limits.gpu, free_memory(device)) if size is not None]
+    return _USABLE * (min(known) - _CUDA_CONTEXT) if known else None
 
 
 def taken_bytes(size: float, device: torch.device) -> float:
@@ -154,9 +159,10 @@ def packed_bytes(shape: ModelShape) -> float:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """None if it is unknown."""
+    """What this process may take, on a GPU with CUDA's own memory, of which some is taken by now; None if it is unknown."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        free, whole = torch.cuda.mem_get_info(device)
+        return min(free + _CUDA_BEGUN, whole)
     try:
         fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
         return int(fields["MemAvailable"].split()[0]) * 1024

@@ -140,7 +140,7 @@ class OpenedModel:
         bound_allocator(self.place, self.limits)
         return read(
             self.folder, device=self.device, dtype=named_dtype(self.options.dtype), most_bytes=placement.most_bytes,
-            pinned=placement.pinned, tokenizer=self.costs.model.tokenizer if "costs" in self.__dict__ else None,
+            pinned_bytes=placement.pinned_bytes, tokenizer=self.costs.model.tokenizer if "costs" in self.__dict__ else None,
         )  # fmt: skip
 
     @cached_property

@@ -1,7 +1,8 @@
+import pytest
 import torch
 
-from laaciq.models import find_model, load
-from laaciq.models.offloading import tensor_bytes
+from laaciq.models import find_model, load, offloading
+from laaciq.models.offloading import next_block, place_blocks, tensor_bytes
 from tests.tiny import save_tiny
 
 
@@ -54,3 +55,25 @@ def test_a_copy_without_block_weights_leaves_the_original_as_it_is(tmp_path):
     with torch.inference_mode():
         logits = model.module(ids).logits
     assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_the_next_block_is_known_beforehand(first):
+    """Forwards, again from the first one, and backwards from the last one, which runs again there; some blocks may be on the device."""
+    blocks = list(range(first, 8))
+    passes = [*blocks, *blocks, *reversed(blocks), *blocks]
+    guesses = [next_block(blocks, last, index) for last, index in zip([-1, *passes], passes, strict=False)]
+    # At the end of a pass it cannot be known whether the next one goes on or turns.
+    wrong = [place for place, guess in enumerate(guesses[:-1]) if guess != passes[place + 1]]
+    assert wrong == [2 * len(blocks) - 1, 3 * len(blocks) - 1]
+    assert next_block([5], -1, 5) is None
+
+
+def test_as_many_blocks_are_pinned_as_fit(tmp_path, monkeypatch):
+    model = load(find_model(save_tiny("llama", tmp_path, num_hidden_layers=4)), device="cpu")
+    pinned = []
+    monkeypatch.setattr(offloading, "_pin", lambda tensors: pinned.extend(map(id, tensors)))
+    size = tensor_bytes(model.blocks[0])
+    place_blocks(model.module, model.blocks, model.device, most_bytes=1, pinned_bytes=int(2.5 * size))
+    by_block = [{id(parameter) for parameter in block.parameters()} & set(pinned) for block in model.blocks]
+    assert [bool(found) for found in by_block] == [True, True, False, False]
