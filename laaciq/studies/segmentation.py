@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from transformers import BatchEncoding
@@ -27,8 +28,9 @@ class SplitTokens:
     Only texts that are to be scored are split: those that are tokenized with their offsets. All else is the tokenizer's own.
     """
 
-    def __init__(self, tokenizer: Any, rate: float, seed: int) -> None:
-        self._tokenizer, self._rate, self._seed = tokenizer, rate, seed
+    def __init__(self, tokenizer: Any, rate: float, seed: int, spared: frozenset[str] = frozenset()) -> None:
+        """Texts that are `spared` stay as they are."""
+        self._tokenizer, self._rate, self._seed, self._spared = tokenizer, rate, seed, spared
         self._vocabulary: dict[str, int] = tokenizer.get_vocab()
         self._special = set(tokenizer.all_special_tokens)
 
@@ -37,7 +39,7 @@ class SplitTokens:
 
     def __call__(self, text: Any, **options: Any) -> Any:
         encoding = self._tokenizer(text, **options)
-        if not options.get("return_offsets_mapping") or not isinstance(text, str):
+        if not options.get("return_offsets_mapping") or not isinstance(text, str) or text in self._spared:
             return encoding
         generator = random.Random(f"{self._seed}:{self._rate}:{text}")
         ids: list[int] = []
@@ -77,9 +79,12 @@ class _Encoding(BatchEncoding):
         return self._words
 
 
-def split_tokens(model: LanguageModel, rate: float, *, seed: int, texts: Iterable[str] = (_PROBE,)) -> LanguageModel:
-    """The model with a tokenizer that splits tokens. Raises an error if that would change the texts."""
-    tokenizer, whole = SplitTokens(model.tokenizer, rate, seed), SplitTokens(model.tokenizer, 1.0, seed)
+def split_tokens(
+    model: LanguageModel, rate: float, *, seed: int, texts: Iterable[str] = (_PROBE,), spared: Iterable[str] = ()
+) -> LanguageModel:
+    """The model with a tokenizer that splits tokens, but not those of `spared` texts. Raises an error if that would change the texts."""
+    tokenizer = SplitTokens(model.tokenizer, rate, seed, frozenset(spared))
+    whole = SplitTokens(model.tokenizer, 1.0, seed)
     pairs = [[t(text, **_SCORED)["input_ids"] for t in (model.tokenizer, whole)] for text in texts]
     same_text = all(model.tokenizer.decode(plain) == model.tokenizer.decode(parts) for plain, parts in pairs)
     # Not in every language: rare ones may be in single bytes already.
@@ -91,10 +96,18 @@ def split_tokens(model: LanguageModel, rate: float, *, seed: int, texts: Iterabl
     return replace(model, tokenizer=tokenizer)
 
 
-def split_session(session: Session, rate: float) -> Session:
-    """A session on the same text in more tokens, with results of its own. Other processes would read the text as it was: it uses none."""
-    other = session.on(session.split, within=f"tokens-{rate:g}")
+def split_session(session: Session, rate: float, *, spared: str | None = None) -> Session:
+    """A session on the same text in more tokens, but for that of a `spared` language, with results of its own. Other processes would read the
+    text as it was: it uses none.
+    """
+    split = session.split
+    other = session.on(split, within=f"tokens-{rate:g}{f'-but-{spared}' if spared else ''}")
     other.workers = ThisProcess()
-    texts = [passages.texts[0] for passages in session.split.test.by_language.values()]
-    other.__dict__["original"] = split_tokens(session.original, rate, seed=session.options.seed, texts=texts)
+    texts = [passages.texts[0] for passages in split.test.by_language.values()]
+    kept = [
+        part[spared].texts for part in (split.calibration, split.validation, split.test) if spared in part.languages
+    ]
+    other.__dict__["original"] = split_tokens(
+        session.original, rate, seed=session.options.seed, texts=texts, spared=chain.from_iterable(kept)
+    )
     return other

@@ -105,6 +105,7 @@ def evidence(random, codes=CODES, *, sets=True, **of_table):
             alignment=profile.alignment + 0.05 * random.standard_normal(len(codes)),
             redundancy=profile.redundancy + 0.05 * random.standard_normal(len(codes)),
         ),
+        "equalised-kurtosis": 2.0,
         # As few seeds as languages.
         "variants": variants(random, codes, seeds=3 if len(codes) >= 8 else 2),
     }
@@ -114,7 +115,7 @@ def evidence(random, codes=CODES, *, sets=True, **of_table):
 
 def variants(random, codes=CODES, *, seeds=3, changes=None):
     """Training variants that differ from each other by seeds alone, and by `changes`: factors of disparity and imbalance, and what is added
-    to the largest κ. `use` and `loss` are slopes of R̂ and D in log exposure.
+    to the largest κ, that of an outlier block. `use` and `loss` are slopes of R̂ and D in log exposure.
     """
     changes = changes or {}
     flat, steep = (dict(zip(codes, random.lognormal(15, 1, len(codes)), strict=True)) for _ in range(2))
@@ -129,8 +130,10 @@ def variants(random, codes=CODES, *, seeds=3, changes=None):
             fractions[:, 5] = np.maximum(fractions[:, 5] + changes.get("use", 0.0) * (shown - 15), 1e-3)
             fractions /= fractions.sum(1, keepdims=True)
             degradation = 0.1 + 0.01 * random.standard_normal(len(codes)) + changes.get("loss", 0.0) * (shown - 15)
-            kurtosis = [0.1, 0.2, 0.3, 0.4, 0.5, 2.0 + effect.get("kurtosis", 0.0) + 0.1 * random.standard_normal()]
+            kurtosis = [0.1, 0.2, 0.3, 0.4, 0.5, 60.0 + effect.get("kurtosis", 0.0) + 0.1 * random.standard_normal()]
             spread = 0.05 * effect.get("disparity", 1.0) * random.lognormal(0, 0.1)
+            # Languages as far apart as the disparity says.
+            degradation = 0.1 + (degradation - degradation.mean()) * spread / np.ptp(degradation)
             made.append(_variant(name, seed, codes, exposure, fractions, kurtosis, degradation, spread, effect, random))
     return Variants(variants=made)
 
@@ -151,12 +154,12 @@ def _variant(name, seed, codes, exposure, fractions, kurtosis, degradation, spre
         computed_with={},
         texts="simulated",
         kurtosis=kurtosis,
-        outlier_blocks=[],
+        outlier_blocks=[5],
         bits_per_byte=dict.fromkeys(codes, 1.0),
         exposure={code: int(tokens) for code, tokens in exposure.items()},
         fractions=dict(zip(codes, fractions.tolist(), strict=True)),
         effective_kurtosis=dict.fromkeys(codes, 1.0),
-        outlier_fraction=dict.fromkeys(codes, 0.0),
+        outlier_fraction=dict(zip(codes, fractions[:, 5].tolist(), strict=True)),
         imbalance=dict.fromkeys(codes, effect.get("imbalance", 1.0) * random.lognormal(0, 0.05)),
         sink_share=dict.fromkeys(codes, 0.0),
         losses=[

@@ -45,7 +45,7 @@ def test_figures_alone_are_refused(figures):
 
 
 def test_figures_of_the_reference_models_variants_are_at_hand():
-    claims = ["penalty-balances", "exposure-causes-use"]
+    claims = ["penalty-balances", "exposure-causes-disparity"]
     result = laaciq.run_lab(["reference", "reference-variants"], claims=claims, **FEW)
     for claim in claims:
         assert result[claim].decisions["reference"].verdict == "not applicable"

@@ -14,7 +14,7 @@ from laaciq.scoring.sequences import prepare
 from laaciq.studies.intervened import Pruned, Rescaled, prune, rounded_plan
 from laaciq.studies.intervention import EQUAL_LOSS, MOST_STEPS, equal_share, intervene
 from laaciq.studies.rescaling import Rescalable
-from laaciq.studies.segmentation import split_tokens
+from laaciq.studies.segmentation import split_session, split_tokens
 from laaciq.trials.quantized_copy import QuantizedCopy, copy_of
 from laaciq.trials.session import Session
 from tests.tiny import save_tiny
@@ -82,6 +82,14 @@ def test_split_tokens_spell_the_same_text_in_as_many_bytes(model, texts):
             assert parts.scored_tokens > plain.scored_tokens
             decoded = [model.tokenizer.decode(p.sequences[0].targets) for p in (plain, parts)]
             assert decoded[0] == decoded[1]
+
+
+def test_a_language_can_be_spared(model, texts):
+    session = Session.of(model, Split(texts, texts, texts), MeasureOptions())
+    changed = split_session(session, 0.6, spared="eng").original
+    for code, passages in texts.by_language.items():
+        tokens = [sum(prepare(m, t, passages.language).scored_tokens for t in passages.texts) for m in (model, changed)]
+        assert (tokens[0] == tokens[1]) == (code == "eng")
 
 
 def test_tokens_that_cannot_be_split_are_refused(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from laaciq.lab.claim import Claim
@@ -10,7 +12,9 @@ from laaciq.lab.findings import Finding, TooFew
 from laaciq.lab.language_rules import independent_pairs, mean_loss_ratio, mean_over_languages
 from laaciq.lab.rules import Claimed, from_error, require_independent, require_languages
 
-LOSS = Claimed(statistic="mean ΔNLL in more tokens, over that in usual ones", threshold=1.0, side="above", claimed=1.5)
+LOSS = Claimed(
+    statistic="mean ΔNLL of the same text in more tokens, over that in usual ones", threshold=1.0, side="above", claimed=1.5
+)  # fmt: skip
 ALIGNMENT = Claimed(statistic="change of alignment in more tokens", threshold=0.0, side="below", claimed=-0.05)
 REDUNDANCY = Claimed(statistic="change of redundancy in more tokens", threshold=0.0, side="below", claimed=-0.05)
 # D per doubling of tokens: a tenth is about what rounding to 4 bits costs.
@@ -20,10 +24,13 @@ IDENTIFIED = Claimed(
 
 
 def _loss(evidence: Evidence) -> Finding:
-    split, usual = evidence.losses("split-tokens"), evidence.losses("rtn-4")
-    more = np.mean([a.sum() / b.sum() for a, b in zip(split.tokens, usual.only(split.codes).tokens, strict=True)])
-    found = mean_loss_ratio(split, usual, claim=LOSS, names=("more tokens", "usual tokens"))
-    note = f"The text has {more:.2f} times as many tokens: by text, not by token, the ratio is {more * found.estimate.value:.2f}."
+    """By text: per token, the same damage would count as less where there are more tokens."""
+    split = evidence.losses("split-tokens")
+    usual = evidence.losses("rtn-4").only(split.codes)
+    by_text = replace(split, tokens=usual.tokens)
+    more = np.mean([a.sum() / b.sum() for a, b in zip(split.tokens, usual.tokens, strict=True)])
+    found = mean_loss_ratio(by_text, usual, claim=LOSS, names=("more tokens", "usual tokens"))
+    note = f"The text has {more:.2f} times as many tokens: per token, the ratio is about {found.estimate.value / more:.2f}."
     return found.model_copy(update={"note": note})
 
 
@@ -31,7 +38,8 @@ def _change(evidence: Evidence, quantity: str, claim: Claimed) -> Finding:
     before: ProfileTable = evidence.profile
     after: ProfileTable = evidence["split-profile"]
     change = getattr(after, quantity) - getattr(before, quantity)
-    known = ~np.isnan(change)
+    # English stays as it is: the others are aligned with it.
+    known = ~np.isnan(change) & (np.array(before.codes) != "eng")
     if not known.any():
         raise TooFew(f"{quantity} is not known", "parallel texts with English")
     families = [family for family, is_known in zip(before.families, known, strict=True) if is_known]
@@ -87,7 +95,7 @@ CLAIMS = (
         "P(D | do(T)): intervening on tokenization. Tokenization causes via SCM with testable predictions.",
         _PLACE,
         ("rtn-4", "split-tokens"),
-        "The same text in more tokens loses more at 4 bits: the ratio of mean losses per token lies above 1.",
+        "The same text in more tokens loses more at 4 bits: the ratio of mean losses of the text, not per token, lies above 1.",
         _loss,
     ),
     Claim(
@@ -95,7 +103,7 @@ CLAIMS = (
         "A = f₁(T): worse tokenization, less alignment.",
         _PLACE,
         _NEEDS,
-        "The same text in more tokens is less aligned with English: the mean change over languages lies below 0.",
+        "The same text in more tokens is less aligned with English, which is not split: the mean change over languages lies below 0.",
         _alignment,
     ),
     Claim(

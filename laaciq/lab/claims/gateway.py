@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from laaciq.lab.claim import Claim
+from laaciq.lab.document_halves import half_of, require_halves
 from laaciq.lab.evidence import Evidence
 from laaciq.lab.findings import Bars, Finding, TooFew
 from laaciq.lab.language_rules import disparity_difference, disparity_ratio
 from laaciq.lab.measurements.block_sets import BlockSets
 from laaciq.lab.rules import Claimed, from_draws, holds, require_languages
-from laaciq.trials.losses import Losses
 
 NEAR_OPTIMAL = Claimed(statistic="share of sets with less disparity", threshold=0.10, side="below", claimed=0.01)
 # 41 %, held against half of it.
@@ -31,6 +29,8 @@ def _near_optimal(evidence: Evidence) -> Finding:
     found = _sets(evidence)
     place = found.sets.index(found.published)
     value, draws = _better(found, place, found.sample)
+    if not found.exhaustive:
+        draws = _of_all(draws, len([other for other in found.sample if other != place]))
     note = f"Among {len(found.sample)} sets of three blocks{'' if found.exhaustive else ', a random sample'}."
     return from_draws(value, draws, claim=NEAR_OPTIMAL, languages=len(found.outcomes.languages), note=note)
 
@@ -40,6 +40,14 @@ def _better(found: BlockSets, place: int, among: list[int]) -> tuple[float, np.n
     others = [other for other in among if other != place]
     observed, draws = found.outcomes.observed["disparity"], found.outcomes.draws["disparity"]
     return float((observed[others] < observed[place]).mean()), (draws[:, others] < draws[:, [place]]).mean(1)
+
+
+def _of_all(draws: np.ndarray, count: int) -> np.ndarray:
+    """The share among all sets, of which a random sample of `count` was measured: in each draw, a value from its distribution given the share
+    in the sample and a uniform prior.
+    """
+    fewer = np.round(draws * count)
+    return np.random.default_rng(0).beta(fewer + 1, count - fewer + 1)
 
 
 def _reduction(evidence: Evidence) -> Finding:
@@ -70,36 +78,19 @@ def _necessary(evidence: Evidence) -> Finding:
     both = [place for place, members in enumerate(found.sets) if gates <= set(members)]
     without = [place for place in found.sample if not gates <= set(found.sets[place])]
     every = found.outcomes.interventions
-    _require_halves(every[0])
+    require_halves(every[0])
     best, other = (
-        min(places, key=lambda place: float(np.ptp(np.expm1(_half(every[place], 0).per_token))))
+        min(places, key=lambda place: float(np.ptp(np.expm1(half_of(every[place], 0).per_token))))
         for places in (both, without)
     )
     note = f"Chosen: {found.sets[best]} and {found.sets[other]}."
-    finding = disparity_difference(_half(every[best], 1), _half(every[other], 1), claim=NECESSARY, note=note)
+    finding = disparity_difference(half_of(every[best], 1), half_of(every[other], 1), claim=NECESSARY, note=note)
     if holds(finding) and not found.exhaustive:
         raise TooFew(
             f"of the sets without the first or the last block only {len(without)} were measured",
             "all of them: leave out --quick",
         )
     return finding
-
-
-def _require_halves(losses: Losses) -> None:
-    """One document has no spread."""
-    fewest = min(len(set(names[half::2])) for names in losses.documents for half in (0, 1))
-    if fewest < 2:
-        raise TooFew(f"half of a language's documents are {fewest}", "at least 4 documents per language")
-
-
-def _half(losses: Losses, half: int) -> Losses:
-    """Every other document of each language."""
-    return replace(
-        losses,
-        documents=[names[half::2] for names in losses.documents],
-        loss=[loss[:, half::2] for loss in losses.loss],
-        tokens=[tokens[half::2] for tokens in losses.tokens],
-    )
 
 
 _PLACE = "Theory Development, Theory 3"

@@ -1,19 +1,21 @@
-"""The theory's remedies, each against its baseline at equal size: less disparity?"""
+"""The theory's remedies, each against its baseline at equal size: less disparity, or less loss where quality is what is claimed?"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from laaciq.lab.claim import Claim
 from laaciq.lab.evidence import Evidence
 from laaciq.lab.findings import Finding
-from laaciq.lab.language_rules import disparity_ratio
+from laaciq.lab.language_rules import disparity_ratio, mean_loss_ratio
 from laaciq.lab.rules import Claimed
 
 # A claim of "about 50 %" is held against half of it; power is for the full 50 %.
 HALVED = Claimed(statistic="disparity ratio", threshold=0.75, side="below", claimed=0.5)
 # The theory gives no size; power is for a fifth less.
 LESS = Claimed(statistic="disparity ratio", threshold=1.0, side="below", claimed=0.8)
+LESS_LOST = Claimed(statistic="mean loss ratio", threshold=1.0, side="below", claimed=0.8)
 
 
 def against(evidence: Evidence, name: str, baseline: str, claim: Claimed) -> Finding:
@@ -21,10 +23,22 @@ def against(evidence: Evidence, name: str, baseline: str, claim: Claimed) -> Fin
     return disparity_ratio(evidence.losses(name), evidence.losses(baseline), claim=claim, names=(name, baseline))
 
 
+def less_lost(evidence: Evidence, name: str, baseline: str, claim: Claimed) -> Finding:
+    """Mean ΔNLL of a candidate over that of its baseline."""
+    return mean_loss_ratio(evidence.losses(name), evidence.losses(baseline), claim=claim, names=(name, baseline))
+
+
 def _compared(
-    name: str, words: str, place: str, rule: str, candidate: str, baseline: str, claim: Claimed = LESS
+    name: str,
+    words: str,
+    place: str,
+    rule: str,
+    candidate: str,
+    baseline: str,
+    claim: Claimed = LESS,
+    compare: Callable[..., Finding] = against,
 ) -> Claim:
-    decide = partial(against, name=candidate, baseline=baseline, claim=claim)
+    decide = partial(compare, name=candidate, baseline=baseline, claim=claim)
     return Claim(name, words, place, ("profile", candidate, baseline), rule, decide)
 
 
@@ -74,16 +88,20 @@ CLAIMS = (
         "five-eight-four",
         "Instead of uniform INT4: top 5 % weights: FP16; attention projections: INT8; everything else: INT4.",
         "Phase 4, Mixed-Precision Strategy",
-        "Disparity of this mixture, over that of a uniform grid of at least the same size, lies below 1.",
+        "Mean ΔNLL of this mixture, over that of a uniform grid of at least the same size, lies below 1.",
         "mixed",
         "rtn-as-mixed",
+        LESS_LOST,
+        less_lost,
     ),
     _compared(
         "keep-five-percent",
         "For INT4 quantization with acceptable quality: preserve top 5-10 % of weights in FP16.",
         "Phase 4, Actionable Threshold",
-        "Disparity at 4 bits with the top 5 % in 16 bits, over that of a uniform grid of at least the same size, lies below 1.",
+        "Mean ΔNLL at 4 bits with the top 5 % in 16 bits, over that of a uniform grid of at least the same size, lies below 1.",
         "keep-5",
         "rtn-as-keep-5",
+        LESS_LOST,
+        less_lost,
     ),
 )

@@ -24,6 +24,7 @@ def _top(evidence: Evidence, percent: str, claim: Claimed) -> Finding:
 
 
 def _in_attention(evidence: Evidence) -> Finding:
+    evidence.profile.require_outliers()
     kurtosis = evidence.profile.kurtosis_of
     attention, others = kurtosis.get("attention"), kurtosis.get("feed-forward")
     if attention is None or others is None or others <= 0:
@@ -70,7 +71,7 @@ CLAIMS = (
         "Outliers are in attention (3/3 HEAVY models).",
         "Phase 4, Confirmed",
         ("profile",),
-        "κ of all attention weights exceeds κ of all feed-forward weights.",
+        "In a model with outlier blocks, κ of all attention weights exceeds κ of all feed-forward weights.",
         _in_attention,
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from laaciq.corpus.families import family
 from laaciq.lab.claim import Claim
 from laaciq.lab.evidence import Evidence
-from laaciq.lab.findings import Bars, Finding, Points, TooFew
+from laaciq.lab.findings import Bars, Finding, NotApplicable, Points, TooFew
 from laaciq.lab.language_rules import correlation
 from laaciq.lab.rules import Claimed, from_error
 from laaciq.stats.estimate import Estimate
@@ -20,8 +20,6 @@ BASE, FLAT, STEEP = "base", "flat-exposure", "steep-exposure"
 NO_DECAY, BALANCED, EXTRA_LOGIT = "no-decay", "balanced", "softmax1"
 # Fewer seeds have no interval.
 FEWEST_SEEDS = 3
-# R̂ where no block is an outlier block: of so many blocks of largest κ.
-_LARGEST = 3
 
 
 def _ratio(words: str, side: str) -> Claimed:
@@ -62,11 +60,20 @@ def _losses(variant: Variant) -> VariantLosses:
     return found
 
 
-def disparity(variant: Variant) -> float:
-    found = _losses(variant).disparity
-    if found is None:
-        raise TooFew(f"{variant.name} has no two languages that are served and did not collapse", "longer training")
-    return found.plug_in.value
+def compare_disparities(evidence: Evidence, left: str, right: str, claim: Claimed) -> Finding:
+    """max D − min D over the languages that have a D in all variants and seeds of both: training that starves languages must not seem fair
+    because they are left out.
+    """
+    both = [variant for pair in pairs(evidence, left, right) for variant in pair]
+    codes = [c for c in evidence["variants"].languages if all(_losses(v).degradation.get(c) for v in both)]
+    if len(codes) < 2:
+        raise TooFew(f"{left} and {right} have no two languages that all of them serve", "longer training")
+
+    def disparity(variant: Variant) -> float:
+        return float(np.ptp([_degradation(variant, code) for code in codes]))
+
+    found = compare(evidence, left, right, disparity, claim, ratio=True)
+    return found.model_copy(update={"note": f"{found.note} In the {len(codes)} languages that all of them serve."})
 
 
 def _imbalance(variant: Variant) -> float:
@@ -98,12 +105,10 @@ def compare(
     )
 
 
-def _use(variant: Variant, code: str) -> float:
-    """R̂, or the same of the blocks of largest κ where no block is an outlier block."""
-    if variant.outlier_blocks:
-        return variant.outlier_fraction[code]
-    largest = np.argsort(variant.kurtosis)[-_LARGEST:]
-    return float(np.array(variant.fractions[code])[largest].sum())
+def _change_of_use(evidence: Evidence) -> Finding:
+    if not any(variant.outlier_blocks for pair in pairs(evidence, STEEP, FLAT) for variant in pair):
+        raise NotApplicable("no variant has an outlier block, so R̂ is 0", "training that makes blocks of κ above 50")
+    return follow_exposure(evidence, lambda variant, code: variant.outlier_fraction[code], USE, "R̂")
 
 
 def _degradation(variant: Variant, code: str) -> float:
@@ -141,7 +146,7 @@ CLAIMS = (
         "Regularization that penalizes activation imbalance. Expected result: Lower disparity after quantization.",
         _FRAMEWORK,
         "Over seeds, disparity at 4 bits of the model trained with the penalty lies below that without: the ratio lies below 1.",
-        lambda evidence: compare(evidence, BALANCED, BASE, disparity, BALANCE, ratio=True),
+        lambda evidence: compare_disparities(evidence, BALANCED, BASE, BALANCE),
     ),
     _claim(
         "penalty-balances",
@@ -169,15 +174,14 @@ CLAIMS = (
         "Training data volume creates specialization: languages activate outlier layers differently.",
         "Refined Theory, 2.2, M2",
         "Over seeds, disparity at 4 bits after steep exposure exceeds that after flat exposure: the ratio lies above 1.",
-        lambda evidence: compare(evidence, STEEP, FLAT, disparity, EXPOSURE, ratio=True),
+        lambda evidence: compare_disparities(evidence, STEEP, FLAT, EXPOSURE),
     ),
     _claim(
         "exposure-causes-use",
         "More data → higher outlier activation → higher κ_eff: r(training_tokens, ā_outlier) > 0.5.",
         "Mathematical Summary, Predictions, 3; Refined Theory, 5.3",
-        "Over languages, r of the change of log exposure with the change of R̂ (without outlier blocks: of the three blocks of largest κ) "
-        "lies above 0.5.",
-        lambda evidence: follow_exposure(evidence, _use, USE, "R̂"),
+        "Over languages, r of the change of log exposure with the change of R̂ lies above 0.5.",
+        _change_of_use,
     ),
     _claim(
         "exposure-lowers-loss",
@@ -198,6 +202,6 @@ CLAIMS = (
         "Training-time intervention: prevent outlier formation, and with it disparity.",
         _FINDINGS,
         "Over seeds, disparity at 4 bits with an extra logit of zero in the softmax lies below that without: the ratio lies below 1.",
-        lambda evidence: compare(evidence, EXTRA_LOGIT, BASE, disparity, SOFTMAX, ratio=True),
+        lambda evidence: compare_disparities(evidence, EXTRA_LOGIT, BASE, SOFTMAX),
     ),
 )
