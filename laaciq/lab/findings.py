@@ -59,8 +59,8 @@ class Finding(StrictModel):
     """A statistic with its 95 % interval, held against the threshold of the claim.
 
     `standard_error` is on `scale`; None if the interval has no finite ends. `p` is two-sided: that the true value is the threshold. `power` is
-    the probability that the interval excludes the threshold if the true value is `claimed`. `languages` are the units of the statistic,
-    `independent` how many independent ones they count as.
+    the probability that the interval excludes the threshold, on the claimed side, if the true value is `claimed`. `languages` are the units
+    of the statistic, `independent` how many independent ones they count as.
     """
 
     statistic: str

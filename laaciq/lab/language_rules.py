@@ -15,7 +15,7 @@ from laaciq.lab.findings import Bars, Finding, Plot, TooFew
 from laaciq.lab.rules import Claimed, from_error, from_interval, require_independent, require_languages
 from laaciq.stats.correlation import partial
 from laaciq.stats.estimate import Estimate
-from laaciq.stats.mixed_effects import effective_languages, effective_pairs, intraclass
+from laaciq.stats.mixed_effects import effective_languages, effective_pairs, intraclass, standard_deviation
 from laaciq.stats.ratio import ratio_influence
 from laaciq.trials.losses import Losses
 
@@ -42,14 +42,15 @@ def pair_correlation(
     x: ArrayLike, y: ArrayLike, families: Sequence[str], *, claim: Claimed, plot: Plot | None = None, note: str = ""
 ) -> Finding:
     """r over pairs of languages of two symmetric matrices (Mantel 1967), with the jackknife's standard error over languages: each is in many
-    pairs, so that pairs are not independent.
+    pairs, so that pairs are not independent. What related languages share is seen in their mean over pairs: valid for differences of one
+    quantity per language, not for distances in many dimensions, which families can share while no mean shows it.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     count = len(x)
     require_languages(count)
     upper = np.triu(np.ones((count, count), dtype=bool), 1)
     _require_spread(x[upper], y[upper])
-    independent = effective_languages(families, _share(y.mean(1), families))
+    independent = independent_pairs(x.mean(1), y.mean(1), families)
     require_independent(independent)
     left_out = []
     for row in range(count):
@@ -91,13 +92,17 @@ def partial_correlation(
 def mean_over_languages(
     values: ArrayLike, families: Sequence[str], *, claim: Claimed, plot: Plot | None = None, note: str = ""
 ) -> Finding:
-    """The mean over languages, such as that of paired differences, with Student's t."""
+    """The mean over languages, such as that of paired differences, with Student's t.
+
+    How alike relatives are is estimated from the same values, and 32 languages of a dozen families tell little of it: at a true ρ of 0.3,
+    up to 8 % of means about a true null are rejected, and 4 % or fewer without families or at ρ = 0.6 (with 17 of 32 languages in one family).
+    """
     values = np.asarray(values, dtype=float)
     require_languages(len(values))
     independent = effective_languages(families, _share(values, families))
-    error = float(values.std(ddof=1) / np.sqrt(independent))
+    error = standard_deviation(values, independent) / np.sqrt(independent)
     return from_error(
-        float(values.mean()), error, freedom=max(1.0, independent - 1), claim=claim, languages=len(values),
+        float(values.mean()), float(error), freedom=max(1.0, independent - 1), claim=claim, languages=len(values),
         independent=independent, plot=plot, note=note,
     )  # fmt: skip
 
@@ -111,7 +116,7 @@ def others_against_one(
     values = np.asarray(values, dtype=float)
     require_languages(len(values))
     independent = effective_languages(families, _share(values, families))
-    error = float(values.std(ddof=1) * np.sqrt(1 + 1 / independent))
+    error = standard_deviation(values, independent) * float(np.sqrt(1 + 1 / independent))
     return from_error(
         float(values.mean() - one), error, freedom=max(1.0, independent - 1), claim=claim, languages=len(values) + 1,
         independent=independent, plot=plot, note=note,

@@ -7,6 +7,7 @@ p of a rule bounds both errors: to call a claim supported, and to call it refute
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TypedDict
 
 import numpy as np
@@ -19,6 +20,10 @@ from laaciq.stats.estimate import TAIL, Estimate
 # Fewer languages decide nothing, nor do more of them that are related.
 FEWEST, FEWEST_INDEPENDENT = 8, 5
 _NORMAL = float(stats.norm.ppf(1 - TAIL))
+# A threshold this many standard errors away is surely excluded. Far beyond, scipy's noncentral t is NaN.
+_FAR = 1e6
+# The power of equivalence is a mean over this many equally likely standard errors: exact to 0.001.
+_QUANTILES = (np.arange(1000) + 0.5) / 1000
 
 
 class Claimed(TypedDict):
@@ -46,7 +51,7 @@ def from_error(
     centre = forward(value, scale)
     quantile = float(stats.t.ppf(1 - TAIL, freedom))
     ends = [backward(centre + sign * quantile * error, scale) for sign in (-1, 1)]
-    distance = _distance(centre, claim, scale)
+    distance = min(abs(centre - threshold) for threshold in _thresholds(claim, scale))
     exact = error == 0
     return Finding(
         **claim,
@@ -54,7 +59,7 @@ def from_error(
         scale=scale,
         standard_error=error,
         p=float(distance == 0) if exact else min(1.0, 2 * float(stats.t.sf(distance / error, freedom))),
-        power=1.0 if exact else _power(claim, scale, error, quantile),
+        power=1.0 if exact else _power(claim, scale, error, freedom),
         languages=languages,
         independent=float(languages if independent is None else independent),
         plot=plot,
@@ -72,26 +77,22 @@ def from_interval(
     plot: Plot | None = None,
     note: str = "",
 ) -> Finding:
-    """A value with an interval that need not be symmetric. p is the one that the end towards the threshold implies (Altman & Bland 2011)."""
+    """A value with an interval that need not be symmetric. p is the one that the end towards the threshold implies (Altman & Bland 2011);
+    of a range, the larger one of its two thresholds (two one-sided tests, Schuirmann 1987)."""
     centre = forward(estimate.value, scale)
     low, high = (forward(end, scale) for end in (estimate.low, estimate.high))
-    towards = high if _above(centre, claim, scale) is False else low
-    error = abs(towards - centre) / _NORMAL
-    known = math.isfinite(error)
-    whole = (high - low) / (2 * _NORMAL)
-    if not known:
-        p = 1.0
-    elif error == 0:
-        p = float(_distance(centre, claim, scale) == 0)
-    else:
-        p = min(1.0, 2 * float(stats.norm.sf(_distance(centre, claim, scale) / error)))
+    below, above = (centre - low) / _NORMAL, (high - centre) / _NORMAL
+    # An end that was moved to the value, so that the interval contains it, says nothing of noise: the other end stands for it.
+    below, above = below or above, above or below
+    whole = (below + above) / 2
+    thresholds = _thresholds(claim, scale)
     return Finding(
         **claim,
         estimate=estimate,
         scale=scale,
         standard_error=whole if math.isfinite(whole) else None,
-        p=p,
-        power=_power(claim, scale, error, _NORMAL) if known and error > 0 else float(known),
+        p=max(_p(threshold - centre, above if centre < threshold else below) for threshold in thresholds),
+        power=_interval_power(claim, scale, below, above),
         languages=languages,
         independent=float(languages if independent is None else independent),
         plot=plot,
@@ -108,14 +109,15 @@ def from_draws(
         raise ValueError("draws are held against one threshold: give a claim that is below or above it")
     low, high = (float(np.quantile(drawn, share)) for share in (TAIL, 1 - TAIL))
     beyond = min((drawn <= claim["threshold"]).mean(), (drawn >= claim["threshold"]).mean())
-    error = float(drawn.std(ddof=1))
+    # The deviation of equal numbers is not always rounded to 0.
+    error = float(drawn.std(ddof=1)) if np.ptp(drawn) > 0 else 0.0
     return Finding(
         **claim,
         estimate=Estimate(value=value, low=min(value, low), high=max(value, high)),
         scale="plain",
         standard_error=error,
         p=min(1.0, 2 * float((1 + beyond * len(drawn)) / (1 + len(drawn)))),
-        power=_power(claim, "plain", error, _NORMAL) if error > 0 else 1.0,
+        power=_interval_power(claim, "plain", error, error),
         languages=languages,
         independent=float(languages),
         plot=plot,
@@ -163,24 +165,47 @@ def backward(value: float, scale: Scale) -> float:
     return math.exp(min(value, 700.0)) if scale == "log" else value
 
 
-def _above(centre: float, claim: Claimed, scale: Scale) -> bool:
-    """True if the value lies above the threshold that is nearest to it."""
+def _thresholds(claim: Claimed, scale: Scale) -> list[float]:
+    """On the scale: both ends of the range for a claim that is within one."""
     threshold = forward(claim["threshold"], scale)
-    if claim["side"] == "within":
-        return centre > threshold or -threshold < centre <= 0
-    return centre > threshold
+    return [-threshold, threshold] if claim["side"] == "within" else [threshold]
 
 
-def _distance(centre: float, claim: Claimed, scale: Scale) -> float:
-    threshold = forward(claim["threshold"], scale)
-    return abs((abs(centre) if claim["side"] == "within" else centre) - threshold)
+def _p(distance: float, error: float) -> float:
+    """Two-sided p of a threshold at this distance; 1 if the interval is open towards it."""
+    if not math.isfinite(error):
+        return 1.0
+    return float(distance == 0) if error == 0 else min(1.0, 2 * float(stats.norm.sf(abs(distance) / error)))
 
 
-def _power(claim: Claimed, scale: Scale, error: float, quantile: float) -> float:
-    """The probability that the interval excludes the threshold, on the claimed side, if the true value is the claimed one."""
-    claimed, threshold = forward(claim["claimed"], scale), forward(claim["threshold"], scale)
-    margin = quantile * error
-    if claim["side"] == "within":
-        inside = stats.norm.cdf((threshold - margin - claimed) / error)
-        return float(max(0.0, inside - stats.norm.cdf((margin - threshold - claimed) / error)))
-    return float(stats.norm.sf((margin - abs(claimed - threshold)) / error))
+def _power(claim: Claimed, scale: Scale, error: float, freedom: float) -> float:
+    """The probability that an interval by Student's t excludes the thresholds, on the claimed side, if the true value is the claimed one."""
+    quantile = float(stats.t.ppf(1 - TAIL, freedom))
+    distances = list(_claimed_distances(claim, scale))
+    if len(distances) == 1:
+        return float(stats.nct.sf(quantile, freedom, min(abs(distances[0]) / error, _FAR)))
+    # The standard error varies about the true one as χ/√df does; given it, the estimate is normal, and must leave room on both sides.
+    margin = quantile * np.sqrt(stats.chi2.ppf(_QUANTILES, freedom) / freedom)
+    lower, upper = (distance / error for distance in distances)
+    inside = stats.norm.cdf(upper - margin) - stats.norm.cdf(lower + margin)
+    return float(np.maximum(0.0, inside).mean())
+
+
+def _interval_power(claim: Claimed, scale: Scale, below: float, above: float) -> float:
+    """The same of an interval whose ends have errors of their own: what counts is the end that must exclude a threshold."""
+    shares = [_excluded(distance, above if distance > 0 else below) for distance in _claimed_distances(claim, scale)]
+    # Both ends of a range are missed by chance in opposite directions, so that their probabilities add.
+    return max(0.0, 1 - sum(1 - share for share in shares))
+
+
+def _excluded(distance: float, error: float) -> float:
+    """The probability that the end towards a threshold at this distance from the true value excludes it; 0 if that end is open."""
+    if not math.isfinite(error):
+        return 0.0
+    return 1.0 if error == 0 else float(stats.norm.sf(_NORMAL - abs(distance) / error))
+
+
+def _claimed_distances(claim: Claimed, scale: Scale) -> Iterator[float]:
+    """From the claimed value to each threshold."""
+    claimed = forward(claim["claimed"], scale)
+    return (threshold - claimed for threshold in _thresholds(claim, scale))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from laaciq.engine.display import Displayed
 from laaciq.lab.claim import Claim
 from laaciq.lab.findings import Finding, NotApplicable, Unanswered
+from laaciq.lab.planted import OUTLIERS, without_suffix
 from laaciq.lab.rules import Claimed, backward, forward, from_error, holds
 from laaciq.stats.estimate import LEVEL
 from laaciq.stats.meta_analysis import pool_effects
@@ -24,8 +25,9 @@ Name = TypeVar("Name")
 class Decision(StrictModel):
     """The verdict on one claim. Without a `finding`, `reason` says why there is none and `needed` what would give one.
 
-    `corrected_p` is p after Benjamini and Hochberg's correction over all findings of the table. Supported: it is below 0.05 and the estimate
-    lies where the claim says. Refuted: it is below 0.05 and the estimate lies beyond the threshold.
+    `corrected_p` is p after Benjamini and Hochberg's correction over all findings of the table that have noise; p itself where a value is
+    known exactly. Supported: it is below 0.05 and the estimate lies where the claim says. Refuted: it is below 0.05 and the estimate lies
+    beyond the threshold.
     """
 
     verdict: Verdict
@@ -42,7 +44,7 @@ class Decision(StrictModel):
 
 
 class ClaimRow(StrictModel):
-    """One claim with its verdict by model, and pooled if at least two models have a finding."""
+    """One claim with its verdict by model, and pooled where `pool` can."""
 
     name: str
     words: str
@@ -71,9 +73,7 @@ def verdict_rows(claims: Sequence[Claim], answers: Mapping[str, Mapping[str, Ans
     """Rows from answers by claim and model."""
     cells = {(claim.name, model): answer for claim in claims for model, answer in answers[claim.name].items()}
     decided = judge(cells)
-    pooled = judge(
-        {claim.name: finding for claim in claims if (finding := pool(answers[claim.name].values())) is not None}
-    )
+    pooled = judge({claim.name: finding for claim in claims if (finding := pool(answers[claim.name])) is not None})
     return [
         ClaimRow(
             name=claim.name,
@@ -88,16 +88,21 @@ def verdict_rows(claims: Sequence[Claim], answers: Mapping[str, Mapping[str, Ans
 
 
 def judge(answers: Mapping[Name, Answer]) -> dict[Name, Decision]:
-    """Verdicts, with p corrected over all findings."""
+    """Verdicts, with p corrected over all findings that have noise."""
     findings = {name: answer for name, answer in answers.items() if isinstance(answer, Finding)}
-    corrected: dict[Name, float] = {}
-    if findings:
-        adjusted = benjamini_hochberg([finding.p for finding in findings.values()])
-        corrected = dict(zip(findings, map(float, adjusted), strict=True))
+    corrected = {name: finding.p for name, finding in findings.items()}
+    # Each p of 0 would raise the number of rejections, and so loosen the correction of all others.
+    if noisy := {name: finding.p for name, finding in findings.items() if not _exact(finding)}:
+        corrected |= zip(noisy, map(float, benjamini_hochberg(list(noisy.values()))), strict=True)
     return {
         name: _verdict(answer, corrected[name]) if isinstance(answer, Finding) else _unanswered(answer)
         for name, answer in answers.items()
     }
+
+
+def _exact(finding: Finding) -> bool:
+    """True of a value without noise: its p is 0 or 1. Draws that all agree have no spread either, but a p between."""
+    return finding.standard_error == 0 and finding.p in (0.0, 1.0)
 
 
 def _verdict(finding: Finding, corrected: float) -> Decision:
@@ -112,18 +117,35 @@ def _unanswered(answer: Unanswered) -> Decision:
     return Decision(verdict=verdict, reason=answer.reason, needed=answer.needed)
 
 
-def pool(answers: Iterable[Answer]) -> Finding | None:
-    """Random-effects mean over models (REML, Hartung & Knapp), on the scale of the findings; None with fewer than two that have a standard
-    error above 0, or if their thresholds differ."""
-    findings = [a for a in answers if isinstance(a, Finding) and a.standard_error]
-    if len(findings) < 2 or len({(f.statistic, f.threshold, f.side, f.scale) for f in findings}) > 1:
+def pool(answers: Mapping[str, Answer]) -> Finding | None:
+    """Random-effects mean over models (REML; Hartung & Knapp, modified for few models), on the scale of the findings.
+
+    None with fewer than two models whose weights are independent, or if their thresholds differ. None too if any of them has no standard
+    error above 0: to leave out the models with open intervals would bias the mean.
+    """
+    by_model = _of_independent_models({model: a for model, a in answers.items() if isinstance(a, Finding)})
+    findings = list(by_model.values())
+    errors = [finding.standard_error for finding in findings if finding.standard_error]
+    if len(findings) < 2 or len(errors) < len(findings):
+        return None
+    if len({(f.statistic, f.threshold, f.side, f.scale) for f in findings}) > 1:
         return None
     first = findings[0]
-    effects = [forward(f.estimate.value, first.scale) for f in findings]
-    pooled = pool_effects(effects, [f.standard_error**2 for f in findings if f.standard_error])
+    effects = [forward(finding.estimate.value, first.scale) for finding in findings]
+    pooled = pool_effects(effects, [error**2 for error in errors], interval="modified-hartung-knapp")
     claim = Claimed(statistic=first.statistic, threshold=first.threshold, side=first.side, claimed=first.claimed)
     return from_error(
         backward(pooled.mean, first.scale), pooled.standard_error, freedom=pooled.studies - 1, claim=claim,
         languages=sum(f.languages for f in findings), independent=pooled.studies, scale=first.scale,
-        note=f"Over {pooled.studies} models; I² = {pooled.inconsistency:.2f}.",
+        note=f"Over {', '.join(by_model)}. I² = {pooled.inconsistency:.2f}.",
     )  # fmt: skip
+
+
+def _of_independent_models(findings: Mapping[str, Finding]) -> dict[str, Finding]:
+    """Without `NAME+outliers` beside NAME: both have the same weights, rescaled in one of them. #2 marks a second model of one name."""
+    stems = {model: model.partition("#")[0] for model in findings}
+    return {
+        model: finding
+        for model, finding in findings.items()
+        if not (stems[model].endswith(OUTLIERS) and without_suffix(stems[model]) in stems.values())
+    }

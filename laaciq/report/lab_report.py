@@ -88,8 +88,9 @@ def introduction(result: LabResult) -> str:
     measured = "; ".join(f"{model}: {len(codes)} languages" for model, codes in result.languages.items())
     quick = " Measured quickly (--quick): intervals are wider than they need to be." if result.quick else ""
     return (
-        f"Texts: {result.texts}; {measured}.{quick} A claim is supported if its p, corrected for the number of findings, is below 0.05 and the "
-        "effect lies where the claim says; refuted if p is below 0.05 and the effect lies beyond the threshold; undecided otherwise."
+        f"Texts: {result.texts}; {measured}.{quick} A claim is supported if its p, corrected for the number of findings that have noise, is "
+        "below 0.05 and the effect lies where the claim says; refuted if p is below 0.05 and the effect lies beyond the threshold; undecided "
+        "otherwise."
     )
 
 

@@ -14,7 +14,7 @@ from laaciq.stats.columns import column
 from laaciq.stats.estimate import TAIL
 
 Method = Literal["dersimonian-laird", "reml"]
-Interval = Literal["normal", "hartung-knapp"]
+Interval = Literal["normal", "hartung-knapp", "modified-hartung-knapp"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def pool_effects(
 
     Intervals: *normal* is μ̂ ± 1.96/√Σw, which covers too seldom below some 20 studies (docs/statistics.md);
     *hartung-knapp* takes Student's t on k − 1 degrees of freedom and the weighted variance of the effects
-    (Hartung & Knapp 2001). Correlations go in as atanh r with variance 1/(n − 3).
+    (Hartung & Knapp 2001). Two or three effects can agree by chance, and its interval is then far narrower than their own errors allow:
+    *modified-hartung-knapp* never takes a standard error below that of *normal* (Röver, Knapp & Friede 2015; metafor's test="adhoc").
+    Correlations go in as atanh r with variance 1/(n − 3).
     """
     y, v = (
         column(effects, least=2, name="the column of effects"),
@@ -64,8 +66,11 @@ def pool_effects(
     mean = float(weights @ y / weights.sum())
     # Student's t on infinitely many degrees of freedom is the normal distribution.
     error, freedom = float(1 / np.sqrt(weights.sum())), np.inf
-    if interval == "hartung-knapp":
-        error, freedom = float(np.sqrt(weights @ (y - mean) ** 2 / (count - 1) / weights.sum())), count - 1
+    if interval != "normal":
+        # √q, the ratio of the error that the effects show to the one that their variances imply.
+        inflation = float(np.sqrt(weights @ (y - mean) ** 2 / (count - 1)))
+        error *= inflation if interval == "hartung-knapp" else max(1.0, inflation)
+        freedom = count - 1
     margin = float(stats.t.ppf(1 - TAIL, freedom)) * error
     p = 2 * float(stats.t.sf(abs(mean) / error, freedom)) if error > 0 else float(mean == 0)
     # The typical variance within studies (Higgins & Thompson 2002).

@@ -142,12 +142,23 @@ def intraclass(values: ArrayLike, groups: ArrayLike) -> Intraclass:
 
 
 def effective_languages(families: ArrayLike, intraclass: float) -> float:
-    """How many independent languages a mean over these is worth: Σ m/(1 + (m − 1)ρ) over families of m languages (Kish 1965).
+    """How many independent languages the plain mean over these is worth: n²/Σ m(1 + (m − 1)ρ) over families of m languages (Kish 1965).
 
-    All of them for ρ = 0; the number of families for ρ = 1.
+    All of them for ρ = 0; n²/Σm² for ρ = 1, which is the number of families only if all are of one size. A mean that weights languages by
+    1/(1 + (m − 1)ρ) would be worth more, Σ m/(1 + (m − 1)ρ).
     """
     sizes = _sizes(families)
-    return float((sizes / (1 + (sizes - 1) * _share(intraclass))).sum())
+    related = (sizes * (1 + (sizes - 1) * _share(intraclass))).sum()
+    return float(sizes.sum() ** 2 / related)
+
+
+def standard_deviation(values: ArrayLike, independent: float) -> float:
+    """σ of one language: the deviations from the mean, which share its error, raised by √(n_eff/(n_eff − 1)).
+
+    E Σ(y − ȳ)²/n = σ²(1 − 1/n_eff), whatever the families. For unrelated languages it is the usual one, with n − 1. Valid for n_eff above 1.
+    """
+    y = column(values, least=2, name="the column")
+    return float(y.std() * np.sqrt(independent / (independent - 1)))
 
 
 def effective_pairs(families: ArrayLike, intraclass_x: float, intraclass_y: float) -> float:
@@ -155,6 +166,10 @@ def effective_pairs(families: ArrayLike, intraclass_x: float, intraclass_y: floa
 
     The variance of r is that of n independent pairs, raised by the covariances that both columns have within families (Clifford,
     Richardson & Hémon 1989). If one of the columns is unrelated to families, all n count.
+
+    Simulated r of families of one size have this variance within a tenth. r of families of unlike size vary less: deviations from the mean
+    lose most of what the languages of a large family share. With 17 of 32 languages in one family and ρₓ = ρᵧ = 0.6, the formula gives 8.7
+    and simulation 17, so that tests by it are conservative.
     """
     sizes = _sizes(families)
     count = sizes.sum()

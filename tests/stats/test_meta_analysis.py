@@ -34,6 +34,12 @@ def log_risks():
             (-0.7141172, 0.1787421, -1.0644453, -0.3637892, 6.462924e-05, 0.3087603, 0.9211735),
         ),
         ("reml", "hartung-knapp", (-0.7145323, 0.1807917, -1.1084437, -0.3206210, 1.920015e-03, 0.3132433, 0.9222138)),
+        # The same where effects differ by more than their variances imply: √q is above 1.
+        (
+            "reml",
+            "modified-hartung-knapp",
+            (-0.7145323, 0.1807917, -1.1084437, -0.3206210, 1.920015e-03, 0.3132433, 0.9222138),
+        ),
     ],
 )
 def test_pooled_effects_are_metafors(log_risks, method, interval, expected):
@@ -55,6 +61,19 @@ def test_equal_effects_have_no_variance_between_studies():
         assert pooled.between_variance == pytest.approx(0.0, abs=1e-8)
         assert pooled.mean == pytest.approx(0.5)
         assert pooled.standard_error == pytest.approx(1 / np.sqrt(17.5))
+
+
+def test_effects_that_agree_by_chance_give_no_narrow_interval():
+    """Two effects, 0.01 apart with standard errors of 0.5: τ² = 0, the standard error of the mean is 0.5/√2, and Hartung and Knapp's is half
+    of 0.01. The modified one is the first, with Student's t on one degree of freedom."""
+    effects, variances = [1.00, 1.01], [0.25, 0.25]
+    plain = pool_effects(effects, variances)
+    modified = pool_effects(effects, variances, interval="modified-hartung-knapp")
+    assert plain.standard_error == pytest.approx(0.005)
+    assert modified.standard_error == pytest.approx(0.5 / np.sqrt(2))
+    # qt(0.975, 1) = 12.706.
+    assert modified.high - modified.mean == pytest.approx(12.706 * 0.5 / np.sqrt(2), rel=1e-4)
+    assert modified.mean == plain.mean
 
 
 def test_intervals_of_pooled_effects_cover():
