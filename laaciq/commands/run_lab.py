@@ -8,6 +8,7 @@ from typing import Unpack
 
 from laaciq.commands.profile import known_exposure
 from laaciq.commands.settings import Settings, read_keywords, spells_out
+from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.progress import default_progress
 from laaciq.engine.recipe import RECIPE, recipe_of
 from laaciq.engine.run_folder import RunFolder
@@ -96,11 +97,13 @@ def _named(models: tuple[str, ...]) -> dict[str, str]:
 
 def _session(model: str, options: LabOptions, settings: Settings) -> Session:
     progress = settings.progress or default_progress()
+    # With planted outliers a model serves the languages that it served without.
+    languages = used_languages(options.languages, options.texts, find_model(without_suffix(model)).path)
     return Session.open(
         planted_checkpoint(model, progress) if model.endswith(OUTLIERS) else model,
         options.texts,
         options.measuring(),
-        languages=options.languages,
+        languages=languages,
         passages=options.passages,
         device=settings.device,
         progress=progress,

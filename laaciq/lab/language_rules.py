@@ -99,10 +99,9 @@ def mean_over_languages(
     """
     values = np.asarray(values, dtype=float)
     require_languages(len(values))
-    independent = effective_languages(families, _share(values, families))
-    error = standard_deviation(values, independent) / np.sqrt(independent)
+    error, independent = error_of_mean(values, families)
     return from_error(
-        float(values.mean()), float(error), freedom=max(1.0, independent - 1), claim=claim, languages=len(values),
+        float(values.mean()), error, freedom=max(1.0, independent - 1), claim=claim, languages=len(values),
         independent=independent, plot=plot, note=note,
     )  # fmt: skip
 
@@ -206,6 +205,12 @@ def prediction_gain(
         float(value), error, freedom=len(groups) - 1, claim=claim, languages=len(observed), independent=len(groups),
         plot=plot, note=note,
     )  # fmt: skip
+
+
+def error_of_mean(values: np.ndarray, families: Sequence[str]) -> tuple[float, float]:
+    """The standard error of the mean over related languages, and how many independent ones they count as."""
+    independent = effective_languages(families, _share(values, families))
+    return float(standard_deviation(values, independent) / np.sqrt(independent)), independent
 
 
 def independent_pairs(x: np.ndarray, y: np.ndarray, families: Sequence[str]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from laaciq.lab.claim import Claim
 from laaciq.lab.evidence import Evidence, ProfileTable
 from laaciq.lab.findings import Finding, TooFew
-from laaciq.lab.language_rules import independent_pairs, mean_loss_ratio, mean_over_languages
+from laaciq.lab.language_rules import error_of_mean, independent_pairs, mean_loss_ratio, mean_over_languages
 from laaciq.lab.rules import Claimed, from_error, require_independent, require_languages
 
 LOSS = Claimed(
@@ -75,7 +75,7 @@ def _identified(evidence: Evidence) -> Finding:
     require_independent(independent - 1)
     variance = residual @ residual / (len(residual) - 3) * np.linalg.inv(design.T @ design)[1, 1]
     adjusted_error = np.sqrt(variance * len(residual) / independent)
-    set_error = slopes.std(ddof=1) / np.sqrt(independent)
+    set_error, _ = error_of_mean(slopes, table.families)
     return from_error(
         float(slopes.mean() - coefficients[1]),
         float(np.hypot(adjusted_error, set_error)),
