@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 import laaciq
+from laaciq import reference
+from laaciq.commands import run_lab
+from laaciq.commands.settings import Settings
+from laaciq.engine.progress import Progress
 from laaciq.errors import BadOption
 from laaciq.models import find_model, load
+from laaciq.options import LabOptions
 from laaciq.studies.sensitivity import pooled_kurtosis
 from tests.lab.simulated import variants
 from tests.tiny import save_tiny
@@ -37,6 +42,14 @@ def test_outliers_are_planted_once_and_figures_answer_claims_on_training(figures
     written = (folder / "model.safetensors").stat().st_mtime_ns
     assert laaciq.run_lab([f"{model}+outliers", figures], claims=claims, out=tmp_path / "lab", **FEW) == result
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
+
+
+def test_planted_outliers_are_measured_in_the_languages_of_the_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    session = run_lab._session(
+        "reference+outliers", LabOptions(models=("reference+outliers",)), Settings(device="cpu", progress=Progress())
+    )
+    assert session.split.test.languages == reference.languages()
 
 
 def test_figures_alone_are_refused(figures):
