@@ -5,10 +5,11 @@ import torch
 
 import laaciq
 from laaciq.models import find_model, load
+from laaciq.models.loading import skeleton
 from laaciq.options import MeasureOptions
 from laaciq.planning import curvature
 from laaciq.planning.curvature import measure_curvature
-from laaciq.planning.curvature_batches import MOST_TOKENS, gradient_tokens
+from laaciq.planning.curvature_batches import MOST_TOKENS, gradient_tokens, usual_tokens
 from laaciq.scoring.likelihood import target_losses
 from laaciq.scoring.operations import ModelShape
 from laaciq.scoring.sequences import prepare_all
@@ -156,6 +157,13 @@ def test_batches_on_an_accelerator_fit_beside_its_weights():
     assert 117 < tokens(40, 40) < tokens(40, 10) <= tokens(40, 0) == MOST_TOKENS
     # As elsewhere, logits of one batch take two gigabytes at most.
     assert tokens(4, 4, vocabulary=2**20) == 512
+
+
+def test_one_sequence_at_a_time_on_a_cpu_and_several_elsewhere(tmp_path):
+    folder = find_model(save_tiny("llama", tmp_path))
+    assert usual_tokens(load(folder, device="cpu"), 2) == 1
+    # Without weights, it is on the meta device.
+    assert usual_tokens(skeleton(folder), 2) == MOST_TOKENS
 
 
 def shape_of(blocks, vocabulary):
