@@ -144,7 +144,7 @@ class _GradientSquares:
         sums, self._sums = self._sums, {}
         for by_language in sums.values():
             for language, count in enumerate(tokens):
-                by_language[language] /= 2 * max(count, 1)
+                by_language[language].div_(2 * max(count, 1))
         return sums
 
     def add(self, languages: list[int], sequences: list[ScoredSequence]) -> None:
@@ -179,7 +179,7 @@ class _GradientSquares:
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         for name, gradient in zip(tables, gradients, strict=False):
             if gradient is not None:
-                # Batches have one row if there are tables.
+                # Where there are tables, `are_separable` is false and a batch has one row.
                 self._square(name, self._rows[0], gradient)
 
     @contextmanager
@@ -250,4 +250,4 @@ class _GradientSquares:
     @torch.no_grad()
     def _square(self, name: str, language: int, gradient: torch.Tensor) -> None:
         square = gradient.float().square()
-        self._sums[name][language] += pool(square, self.pooled or square.shape[1])
+        self._sums[name][language].add_(pool(square, self.pooled or square.shape[1]))
