@@ -67,8 +67,8 @@ def measure_curvature(
     most_tokens: int | None = None,
     advance: Callable[[int], None] = lambda passages: None,
 ) -> Curvature:
-    """The curvature for the named matrices of the model, linear layers or token matrices, from the gradients of every passage. Batches have at
-    most this many padded tokens, by default one sequence on a CPU.
+    """The curvature for the named matrices of the model, linear layers or token matrices, from the gradients of every passage. Batches
+    have at most this many padded tokens, by default one sequence on a CPU.
     """
     shapes = {layer.name: layer.shape for layer in model.anatomy.all_matrices if layer.name in names}
     weights = sum(outputs * inputs for outputs, inputs in shapes.values())

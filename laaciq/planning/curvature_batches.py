@@ -1,6 +1,6 @@
 """Which sequences run together when curvature is measured, so that each still has its own gradients.
 
-On a CPU, one at a time: more are no faster there, and sums keep their order. On an accelerator, short sequences alone are mostly waiting: for
+On a CPU, one at a time: sums keep their order, and so their digits. On an accelerator, short sequences alone are mostly waiting: for
 operations to start, and for the weights of offloaded blocks.
 """
 
@@ -66,8 +66,8 @@ def usual_tokens(model: LanguageModel, languages: int) -> int:
 
 
 def gradient_tokens(shape: ModelShape, languages: int, device: torch.device, *, staying: int, number_bytes: int) -> int:
-    """Padded tokens of a batch: on an accelerator, what fits in the memory that is left beside weights. This many blocks are `staying` there,
-    the others are offloaded.
+    """Padded tokens of a batch: on an accelerator, what fits in the memory that is left beside weights. This many blocks are `staying`
+    there, the others are offloaded.
     """
     if device.type == "cpu":
         return 1
@@ -77,8 +77,8 @@ def gradient_tokens(shape: ModelShape, languages: int, device: torch.device, *, 
 
 
 def token_bytes(shape: ModelShape, *, staying: int, number_bytes: int) -> int:
-    """Memory per token until gradients are there: what all layers read, what is inside the blocks, logits. An offloaded block runs again, so
-    what is inside counts once for all of them.
+    """Memory per token until gradients are there: what all layers read, what is inside the blocks, logits. An offloaded block runs again,
+    so what is inside counts once for all of them.
     """
     read = sum(map(sum, shape.inputs)) + shape.blocks * shape.width
     inside = max(staying, 1) * (_WIDTHS * shape.width + _WIDEST * shape.widest)
