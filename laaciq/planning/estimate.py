@@ -13,7 +13,7 @@ from laaciq.corpus import Split, Texts, language
 from laaciq.engine.work import Work
 from laaciq.options import WeightOptions, find_method
 from laaciq.planning.baseline import ENGLISH
-from laaciq.planning.curvature import MOST_BYTES, POOLED
+from laaciq.planning.curvature_batches import are_separable, gradient_tokens, sum_bytes, token_bytes
 from laaciq.planning.decision import needs_profile, profiled_texts, read_plan_file
 from laaciq.planning.planner import EFFORT_PRESETS, EffortPreset
 from laaciq.planning.rules import held_out
@@ -158,16 +158,39 @@ class _Quantizing:
         return [*stages, costs.stage(f"{prefix}writing", packing, more_bytes=costs.shape.parameters)]
 
     def _curvature(self) -> StageCost:
-        """Cost of gradients, one passage at a time, squared and pooled."""
+        """Cost of gradients, each passage's squared and pooled."""
         costs, shape = self.costs, self.costs.shape
         texts = self._calibration().spread(self._share(self.preset.curvature))
-        sequences = costs.one_by_one(texts)
-        squared = Work(elements=12 * shape.weights, calls=20 * sum(map(len, shape.matrices))) * sequences.batches
+        most = self._gradient_tokens(len(texts.languages))
+        sequences = costs.in_batches(texts, most)
+        rows = costs.in_batches(texts, 1).batches
+        squared = Work(elements=12 * shape.weights, calls=20 * sum(map(len, shape.matrices))) * rows
         work = forward(shape, sequences) + backward(shape, sequences) + squared
-        kept = min(4 * shape.weights / POOLED * len(texts.languages), MOST_BYTES)
-        # The gradient of the largest layer, and its square.
-        layer = max(outputs * inputs for block in shape.matrices for outputs, inputs in block)
-        return costs.stage("curvature", work, more_bytes=2 * kept + 16 * layer)
+        more = sum_bytes(shape, len(texts.languages))
+        if most > 1:
+            more += min(most, sequences.tokens) * token_bytes(
+                shape, staying=self._staying, number_bytes=costs.number_bytes
+            )
+        return costs.stage("curvature", work, more_bytes=more)
+
+    def _gradient_tokens(self, languages: int) -> int:
+        """Padded tokens of a batch for curvature, as `measure_curvature` chooses them."""
+        costs = self.costs
+        if not are_separable(costs.model.anatomy, {tensor.name for tensor in self.tensors}):
+            return 1
+        return gradient_tokens(
+            costs.shape, languages, costs.device, staying=self._staying, number_bytes=costs.number_bytes
+        )
+
+    @property
+    def _staying(self) -> int:
+        """Blocks whose weights stay on the device; two that are offloaded come and go beside them."""
+        costs, shape = self.costs, self.costs.shape
+        if costs.placement.most_bytes is None:
+            return shape.blocks
+        outside = costs.number_bytes * (shape.parameters - shape.weights)
+        block = costs.number_bytes * shape.weights / shape.blocks
+        return max(0, int((costs.placement.most_bytes - outside) / block) - 2)
 
     def _gains(self) -> Work:
         """Cost of the second moments of every layer, and of their pivots."""

@@ -170,7 +170,7 @@ def _block_by_block(
     few = FewTokens()
     for index, in_block in enumerate(by_block):
         tensors = [plan[linear.name] for linear in in_block]
-        with model.present(index), _restored(in_block):
+        with _block_for_rounding(model, index, in_block):
             part: Layers | None = None if kept is None else kept.block(index, tensors, model.device)
             if part is None:
                 rounded = _round_block(stream, index, in_block, plan, few)
@@ -244,6 +244,19 @@ def _round_shared(
 
 def _relative(squares: torch.Tensor) -> torch.Tensor:
     return squares / squares.mean().clamp_min(1e-30)
+
+
+@contextmanager
+def _block_for_rounding(model: LanguageModel, index: int, layers: Sequence[LinearLayer]) -> Iterator[None]:
+    """Context manager: a block is present, and changes to these layers are lost at the end."""
+    lying = [layer.module.get_parameter("weight") for layer in layers]
+    with model.present(index):
+        # Weights that an offloaded block has fetched just now are given up anyway: a copy would only take memory and time.
+        staying = [
+            layer for layer, weight in zip(layers, lying, strict=True) if layer.module.get_parameter("weight") is weight
+        ]
+        with _restored(staying):
+            yield
 
 
 @contextmanager

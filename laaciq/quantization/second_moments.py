@@ -75,8 +75,9 @@ def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Rows √w·x of the tokens with positive weight. On a CPU, those of a model in bfloat16 stay in it: their products are faster, and what
     rounding adds averages out over batches.
     """
-    chosen = inputs.reshape(len(weights), -1)[weights > 0].float()
-    rows = chosen * weights[weights > 0].sqrt()[:, None]
+    # An index by number: one by mask makes a GPU wait whenever it is used.
+    chosen = (weights > 0).nonzero()[:, 0]
+    rows = inputs.reshape(len(weights), -1)[chosen].float() * weights[chosen].sqrt()[:, None]
     return rows.to(inputs.dtype) if inputs.device.type == "cpu" else rows
 
 

@@ -174,9 +174,9 @@ class CostModel:
         most = max(READ_TOKENS, self.batch_tokens)
         return self._reading(list(texts.by_language.values()), scored=False, most_tokens=most)
 
-    def one_by_one(self, texts: Texts) -> Reading:
-        """Every sequence in a separate batch."""
-        return self._reading(list(texts.by_language.values()), scored=True, most_tokens=1)
+    def in_batches(self, texts: Texts, most_tokens: int) -> Reading:
+        """All languages together, in batches of at most this many padded tokens; with 1, every sequence in a separate batch."""
+        return self._reading(list(texts.by_language.values()), scored=True, most_tokens=most_tokens)
 
     def _reading(self, texts: list[Passages], *, scored: bool, most_tokens: int | None = None) -> Reading:
         pool: list[ScoredPassage] = []

@@ -14,7 +14,7 @@ from laaciq.quantization.blockwise import BlockStream
 from laaciq.quantization.calibration import TensorCalibration
 from laaciq.quantization.hessian import DAMPING, Hessian, inverse_factor
 from laaciq.quantization.matrices import quantize_matrix
-from laaciq.quantization.model import quantize_layers
+from laaciq.quantization.model import _block_for_rounding, quantize_layers
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.second_moments import MomentSums, batched_by_language, token_weights, watched
 from laaciq.scoring.likelihood import read_through
@@ -204,3 +204,22 @@ def test_blocks_are_calibrated_on_what_embeddings_became(tmp_path):
     again = {tensor.name: quantized.codes for tensor, quantized in quantize_layers(model, plain, calibration)}
     assert all(torch.equal(quantized.codes, again[name]) for name, (_, quantized) in heard.items())
     assert not all(torch.equal(codes, again[name]) for name, codes in deaf.items())
+
+
+@pytest.mark.parametrize("most_bytes", [None, 1], ids=["whole", "offloaded"])
+def test_a_block_is_afterwards_what_it_was(most_bytes, tmp_path):
+    """Whether it lies in memory, is fetched for rounding, or is already there because someone else needs it."""
+    model = load(find_model(save_tiny("llama", tmp_path)), device="cpu", most_bytes=most_bytes)
+    layers = [linear for linear in model.anatomy.linears if linear.block == 1]
+    before = [layer.matrix.detach().clone() for layer in layers]
+
+    def change_and_check():
+        with _block_for_rounding(model, 1, layers), torch.no_grad():
+            for layer in layers:
+                layer.matrix.zero_()
+        for layer, matrix in zip(layers, before, strict=True):
+            assert torch.equal(layer.matrix, matrix)
+
+    change_and_check()
+    with model.present(1):
+        change_and_check()

@@ -41,6 +41,16 @@ def test_sums_are_shared_as_long_as_inputs_are():
     torch.testing.assert_close(sums.by_layer["query"].moments, first.T @ first + second.T @ second)
 
 
+def test_tokens_without_weight_do_not_count():
+    random = torch.Generator().manual_seed(0)
+    inputs, weights = torch.randn(2, 4, 3, generator=random), torch.tensor([0.5, 0.0, 2.0, 1.0, 0.0, 0.0, 0.1, 3.0])
+    sums = MomentSums()
+    sums.add(SimpleNamespace(name="query"), inputs, weights)
+    seen = sums.by_layer["query"]
+    torch.testing.assert_close(seen.moments, torch.einsum("t,ti,tj->ij", weights, *[inputs.reshape(8, 3)] * 2))
+    assert seen.tokens == 5
+
+
 @pytest.mark.parametrize("rounding", ["second-order", "compensated"])
 def test_matrices_are_rounded_together_as_alone(rounding):
     random = torch.Generator().manual_seed(0)
