@@ -59,29 +59,25 @@ def usual_tokens(model: LanguageModel, languages: int) -> int:
     """Padded tokens of a batch for a model that is loaded."""
     if model.device.type == "cpu":
         return 1
-    # The weights of the others lie in host memory.
-    staying = sum(next(block.parameters()).device.type == model.device.type for block in model.blocks)
     shape = ModelShape.of(model.kind, model.anatomy)
-    return gradient_tokens(shape, languages, model.device, staying=staying, number_bytes=model.dtype.itemsize)
+    return gradient_tokens(shape, languages, model.device, number_bytes=model.dtype.itemsize)
 
 
-def gradient_tokens(shape: ModelShape, languages: int, device: torch.device, *, staying: int, number_bytes: int) -> int:
-    """Padded tokens of a batch: on an accelerator, what fits in the memory that is left beside weights. This many blocks are `staying`
-    there, the others are offloaded.
+def gradient_tokens(shape: ModelShape, languages: int, device: torch.device, *, number_bytes: int) -> int:
+    """Padded tokens of a batch: on an accelerator, what fits in the memory that is left beside weights if no block is offloaded. Where blocks
+    are, there would be room for more; but digits depend on batches, and should not depend on where weights lie.
     """
     if device.type == "cpu":
         return 1
     room = working_bytes(shape, device, number_bytes) - sum_bytes(shape, languages)
-    fitting = int(room / token_bytes(shape, staying=staying, number_bytes=number_bytes))
+    fitting = int(room / token_bytes(shape, number_bytes=number_bytes))
     return max(1, min(MOST_TOKENS, tokens_per_batch(shape.vocabulary, on_cpu=False), fitting))
 
 
-def token_bytes(shape: ModelShape, *, staying: int, number_bytes: int) -> int:
-    """Memory per token until gradients are there: what all layers read, what is inside the blocks, logits. An offloaded block runs again,
-    so what is inside counts once for all of them.
-    """
+def token_bytes(shape: ModelShape, *, number_bytes: int) -> int:
+    """Memory per token until gradients are there: what all layers read, what is inside the blocks, logits."""
     read = sum(map(sum, shape.inputs)) + shape.blocks * shape.width
-    inside = max(staying, 1) * (_WIDTHS * shape.width + _WIDEST * shape.widest)
+    inside = shape.blocks * (_WIDTHS * shape.width + _WIDEST * shape.widest)
     return number_bytes * (read + inside) + _LOGIT_BYTES * shape.vocabulary
 
 

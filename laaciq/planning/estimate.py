@@ -168,9 +168,7 @@ class _Quantizing:
         work = forward(shape, sequences) + backward(shape, sequences) + squared
         more = sum_bytes(shape, len(texts.languages))
         if most > 1:
-            more += min(most, sequences.tokens) * token_bytes(
-                shape, staying=self._staying, number_bytes=costs.number_bytes
-            )
+            more += min(most, sequences.tokens) * token_bytes(shape, number_bytes=costs.number_bytes)
         return costs.stage("curvature", work, more_bytes=more)
 
     def _gradient_tokens(self, languages: int) -> int:
@@ -178,19 +176,7 @@ class _Quantizing:
         costs = self.costs
         if not are_separable(costs.model.anatomy, {tensor.name for tensor in self.tensors}):
             return 1
-        return gradient_tokens(
-            costs.shape, languages, costs.device, staying=self._staying, number_bytes=costs.number_bytes
-        )
-
-    @property
-    def _staying(self) -> int:
-        """Blocks whose weights stay on the device; two that are offloaded come and go beside them."""
-        costs, shape = self.costs, self.costs.shape
-        if costs.placement.most_bytes is None:
-            return shape.blocks
-        outside = costs.number_bytes * (shape.parameters - shape.weights)
-        block = costs.number_bytes * shape.weights / shape.blocks
-        return max(0, int((costs.placement.most_bytes - outside) / block) - 2)
+        return gradient_tokens(costs.shape, languages, costs.device, number_bytes=costs.number_bytes)
 
     def _gains(self) -> Work:
         """Cost of the second moments of every layer, and of their pivots."""

@@ -147,16 +147,15 @@ def test_a_layer_that_is_called_twice_has_the_sum_of_both_gradients(tmp_path, te
 
 
 def test_batches_on_an_accelerator_fit_beside_its_weights():
-    def tokens(blocks, staying, vocabulary=32_000, device="cuda"):
-        shape = shape_of(blocks, vocabulary)
-        return gradient_tokens(shape, 12, torch.device(device), staying=staying, number_bytes=2)
+    def tokens(blocks, vocabulary=32_000, device="cuda"):
+        return gradient_tokens(shape_of(blocks, vocabulary), 12, torch.device(device), number_bytes=2)
 
-    assert tokens(40, 40, device="cpu") == 1
-    assert tokens(4, 4) == MOST_TOKENS
-    # What is inside blocks that run again is there for one of them at a time.
-    assert 117 < tokens(40, 40) < tokens(40, 10) <= tokens(40, 0) == MOST_TOKENS
+    assert tokens(40, device="cpu") == 1
+    assert tokens(4) == MOST_TOKENS
+    # A passage of usual length is about as long as this; several of them fit.
+    assert 5 * 117 < tokens(40) < MOST_TOKENS
     # As elsewhere, logits of one batch take two gigabytes at most.
-    assert tokens(4, 4, vocabulary=2**20) == 512
+    assert tokens(4, vocabulary=2**20) == 512
 
 
 def test_one_sequence_at_a_time_on_a_cpu_and_several_elsewhere(tmp_path):
