@@ -64,13 +64,16 @@ def decisions(row: ClaimRow) -> list[tuple[str, Decision]]:
 
 
 def side_by_side(result: LabResult) -> Iterator[list[str]]:
-    """Heads, and one row per claim that has a finding: the effect under each model, with the verdict unless it is undecided."""
+    """Heads, and one row per claim that has a finding: the effect under each model, with the verdict unless it is undecided. What is claimed
+    may depend on the model; it is then named for each.
+    """
     yield ["claim", "claimed", *result.models, "pooled"]
     for row in result.rows:
         findings = [decision.finding for decision in row.decisions.values() if decision.finding is not None]
         if findings:
             by_model = [_cell(row.decisions[model]) for model in result.models]
-            yield [row.name, claimed_words(findings[0]), *by_model, "" if row.pooled is None else _cell(row.pooled)]
+            claimed = "; ".join(dict.fromkeys(map(claimed_words, findings)))
+            yield [row.name, claimed, *by_model, "" if row.pooled is None else _cell(row.pooled)]
 
 
 def _cell(decision: Decision) -> str:

@@ -17,6 +17,7 @@ def result(models):
     rows = {
         "both": {"one": decision("supported", -0.5), "two": decision("undecided", 0.05)},
         "one-alone": {"one": decision("refuted", 0.5), "two": absent},
+        "unlike": {"one": decision("supported", -0.5), "two": decision("refuted", -0.5, side="above")},
         "neither": {"one": absent, "two": absent},
     }
     return LabResult(
@@ -33,6 +34,7 @@ def test_models_stand_side_by_side_for_claims_that_have_a_finding():
         ["claim", "claimed", "one", "two", "pooled"],
         ["both", "below 0", "supported −0.5 [−0.6, −0.4]", "0.05 [−0.05, 0.15]", ""],
         ["one-alone", "below 0", "refuted 0.5 [0.4, 0.6]", "–", ""],
+        ["unlike", "below 0; above 0", "supported −0.5 [−0.6, −0.4]", "refuted −0.5 [−0.6, −0.4]", ""],
     ]
 
 
