@@ -33,7 +33,6 @@ from laaciq.backends.candidate import BackendCandidate
 from laaciq.backends.registry import BACKENDS
 from laaciq.backends.size import bits_per_weight
 from laaciq.corpus import Split, Texts, read_split, read_texts
-from laaciq.engine.store import key_of
 from laaciq.options import BUILTIN, WeightOptions
 from laaciq.planning.decision import SERVED_PASSAGES, calibrate, decide
 from laaciq.planning.estimate import estimate_stages
@@ -94,10 +93,10 @@ class FrontierDraw(Draw):
                     rows.session.progress.say(f"{self.name}: {peer.row} failed: {error!r}")
         return made
 
-    def _quantized_peer(self, session: Session, peer: Peer) -> SizedCandidate:
+    def _quantized_peer(self, session: Session, peer: Peer, key: str) -> SizedCandidate:
         candidate = BackendCandidate(
             peer.row,
-            key_of(peer.row),
+            key,
             session.original,
             BACKENDS[peer.backend],
             peer.bits,
@@ -121,7 +120,7 @@ def _whole(session: Session) -> Texts:
     return session.split.calibration.joined(session.split.validation)
 
 
-def _ours(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
+def _ours(session: Session, name: str, options: WeightOptions, key: str) -> SizedCandidate:
     began = time.perf_counter()
     calibration = calibrate(session, options)
     plan = decide(session, options, calibration).plans.first
@@ -130,7 +129,7 @@ def _ours(session: Session, name: str, options: WeightOptions) -> SizedCandidate
     if session.place.type == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - began
-    candidate = InMemory(name, key_of(name), plan, lambda: quantized)
+    candidate = InMemory(name, key, plan, lambda: quantized)
     return SizedCandidate(candidate, plan.size.block_bits_per_weight, plan.size.model_bits_per_weight, seconds)
 
 

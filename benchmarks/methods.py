@@ -96,7 +96,7 @@ def in_memory(key: str, plan: Plan, layers: Layers, others: Mapping[str, torch.T
     return InMemory(plan.method, key, plan, lambda: (layers, others))
 
 
-def quantized(session: Session, name: str, options: WeightOptions) -> SizedCandidate:
+def quantized(session: Session, name: str, options: WeightOptions, key: str) -> SizedCandidate:
     """All checkpoints count towards the size."""
     texts, model = session.split.calibration, session.original
     calibration = Calibration(session.profile(texts), texts, MEASURE)
@@ -105,10 +105,10 @@ def quantized(session: Session, name: str, options: WeightOptions) -> SizedCandi
     parts = {}
     for part, plan in plans.plans.items():
         layers, others = quantize_model(model, plan, calibration)
-        parts[part] = in_memory(key_of(name, part), plan, list(layers), others)
+        parts[part] = in_memory(key_of(key, part), plan, list(layers), others)
     sizes = [plan.size for plan in plans.plans.values()]
     return SizedCandidate(
-        PlansInMemory(name, key_of(name), plans, parts),
+        PlansInMemory(name, key, plans, parts),
         sum(size.block_bits_per_weight for size in sizes),
         sum(size.model_bits_per_weight for size in sizes),
         time.perf_counter() - began,

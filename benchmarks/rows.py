@@ -81,15 +81,17 @@ class DrawRows:
         self.store.finish()
         self.store.close()
 
-    def row(self, name: str, quantize: Callable[[], SizedCandidate]) -> MeasuredRow:
-        """Read where it is there, else quantized and measured."""
+    def row(self, name: str, quantize: Callable[[str], SizedCandidate]) -> MeasuredRow:
+        """Read where it is there, else quantized and measured. `quantize` receives the key of its weights: other draws have the same names, and
+        may be measured on the same copy of the model.
+        """
         split, session = self.session.split, self.session
         texts = [part.fingerprint for part in (split.calibration, split.validation, *self.tests.values())]
         key = key_of(name, self.settings, session.folder.fingerprint, texts, session.options.model_dump())
 
         def compute() -> MeasuredRow:
             began = time.perf_counter()
-            row = self._measured(name, quantize())
+            row = self._measured(name, quantize(key))
             session.progress.say(f"{self.folder.name}: {name}, {time.perf_counter() - began:.0f} s")
             return row
 

@@ -45,7 +45,7 @@ def test_a_row_holds_what_its_method_costs_every_language(model, texts, tmp_path
     """Also where every language has a checkpoint; the size counts all of them."""
     options = WeightOptions.of(method="effective", bits=3, group_size=16, separate=separate)
     drawn = rows(model, texts, tmp_path / "draw-0")
-    row = drawn.row("effective", lambda: quantized(drawn.session, "effective", options))
+    row = drawn.row("effective", lambda key: quantized(drawn.session, "effective", options, key))
     calibration = Calibration(drawn.session.profile(texts), texts, OPTIONS)
     plans = make_plans(model.anatomy, options, calibration.profile)
     for code in FEW:
@@ -63,10 +63,10 @@ def test_a_row_holds_what_its_method_costs_every_language(model, texts, tmp_path
 def test_a_row_that_is_there_is_not_computed_again(model, texts, tmp_path):
     options = WeightOptions.of(method="rtn", bits=4, group_size=16)
     first = rows(model, texts, tmp_path / "draw-0")
-    row = first.row("rtn", lambda: quantized(first.session, "rtn", options))
+    row = first.row("rtn", lambda key: quantized(first.session, "rtn", options, key))
     first.finish()
 
-    def refuse():
+    def refuse(key):
         raise AssertionError("computed again")
 
     again = rows(model, texts, tmp_path / "draw-0")
@@ -77,8 +77,8 @@ def test_a_row_that_is_there_is_not_computed_again(model, texts, tmp_path):
 def test_other_text_is_another_row(model, texts, tmp_path):
     options = WeightOptions.of(method="rtn", bits=4, group_size=16)
     first = rows(model, texts, tmp_path / "draw-0")
-    row = first.row("rtn", lambda: quantized(first.session, "rtn", options))
+    row = first.row("rtn", lambda key: quantized(first.session, "rtn", options, key))
     first.finish()
     fewer = rows(model, texts.at(range(3)), tmp_path / "draw-0")
-    shorter = fewer.row("rtn", lambda: quantized(fewer.session, "rtn", options))
+    shorter = fewer.row("rtn", lambda key: quantized(fewer.session, "rtn", options, key))
     assert len(shorter.tests["test"].by_language["eng"].tokens) == 3 != len(row.tests["test"].by_language["eng"].tokens)

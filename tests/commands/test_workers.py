@@ -197,6 +197,9 @@ def test_draws_of_benchmarks(place: Path, cluster: dict[str, Any]) -> None:
     alone = draws(place, "drawn")
     assert shared == alone
     assert {name.partition("/")[0] for name in alone} == {"text-free", "draw-0", "draw-1"}
+    # Rows of the same name were rounded on other text.
+    rows = [alone[f"draw-{number}/rows/4 bits, effective weights.json"] for number in (0, 1)]
+    assert rows[0]["weight_error"] != rows[1]["weight_error"]
 
 
 def test_workers_import_nothing_from_the_current_folder(place: Path, cluster: dict[str, Any]) -> None:
