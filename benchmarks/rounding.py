@@ -57,7 +57,7 @@ def measure(shape: str, device: torch.device, rounds: int) -> str:
     """The row of a shape."""
     outputs, inputs = map(int, shape.split("x"))
     stack, hessian = make_case(outputs, inputs, device)
-    factors, _ = timed(lambda: (hessian.inverse_factor, hessian.solve(hessian.moments[:, :1])), device)
+    factors, _ = timed(lambda: hessian.inverse_factor, device)
     start = round_second_order(stack, hessian)
     steps: list[Callable[[RoundingKernels | None], torch.Tensor]] = [
         lambda kernels: round_second_order(stack, hessian, kernels),

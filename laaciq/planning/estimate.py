@@ -21,7 +21,7 @@ from laaciq.planning.runtimes import RUNTIMES
 from laaciq.planning.search import FRONT
 from laaciq.planning.search_space import TRIED_OUTPUTS
 from laaciq.planning.tensor_groups import base_plans
-from laaciq.quantization.operations import block_by_block, grid_search, inverse, rounding, second_moments, tuning
+from laaciq.quantization.operations import block_by_block, cholesky, grid_search, rounding, second_moments, tuning
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
@@ -181,7 +181,7 @@ class _Quantizing:
     def _gains(self) -> Work:
         """Cost of the second moments of every layer, and of their pivots."""
         shape = self.costs.shape
-        factors = sum((inverse(inputs) for block in shape.inputs for inputs in block), Work())
+        factors = sum((cholesky(inputs) for block in shape.inputs for inputs in block), Work())
         return second_moments(shape, self.calibrated) + factors
 
     def _moment_bytes(self) -> float:

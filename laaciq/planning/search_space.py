@@ -164,6 +164,5 @@ def second_order_gain(hessian: Hessian) -> float:
     With H = E[xxᵀ], rounding to nearest leaves Σ H_jj·e_j²; second-order rounding Σ d_j·e_j² with the pivots d_j = 1/U_jj² of its Cholesky
     factor (Chee et al. 2023), which are the variances of inputs given those that are rounded after them.
     """
-    pivots = hessian.inverse_factor.diagonal().double().pow(-2)
     # Both of the damped H.
-    return float(pivots.sum() / ((1 + DAMPING) * hessian.moments.diagonal().double().sum()).clamp_min(1e-30))
+    return float(hessian.pivots().sum() / ((1 + DAMPING) * hessian.moments.diagonal().double().sum()).clamp_min(1e-30))

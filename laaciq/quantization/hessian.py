@@ -18,6 +18,10 @@ from laaciq.engine.threads import one_thread
 DAMPING = 0.1
 
 
+# Below this width a triangular matrix is inverted by substitution; a wider one in four parts, by products.
+_SUBSTITUTED = 256
+
+
 @dataclass(frozen=True, eq=False)
 class Hessian:
     """`moments` is H, float32. What follows from it is computed when it is first read, and kept."""
@@ -32,43 +36,64 @@ class Hessian:
     @cached_property
     def inverse_factor(self) -> torch.Tensor:
         """Upper U with UᵀU = (H + δI)⁻¹, of the inputs in `order`."""
-        return inverse_factor(self.moments[self.order][:, self.order])
+        return inverse_factor(self._ordered())
+
+    def pivots(self) -> torch.Tensor:
+        """1/U_jj² of the inputs in `order`: their variances, given those that are rounded after them."""
+        return _reversed_factor(self._ordered()).diagonal().square().flip(0)
+
+    def _ordered(self) -> torch.Tensor:
+        return self.moments[self.order][:, self.order]
 
     @cached_property
     def damped(self) -> torch.Tensor:
         """H + δI, in the usual order of inputs."""
-        return _with_diagonal(self.moments, DAMPING * self.moments.diagonal().mean().clamp_min(1e-30))
+        damped = self.moments.clone()
+        damped.diagonal().add_(DAMPING * self.moments.diagonal().mean().clamp_min(1e-30))
+        return damped
 
     def solve(self, right: torch.Tensor) -> torch.Tensor:
         """X with (H + δI)·X = `right`."""
-        with one_thread():
-            return torch.linalg.lu_solve(*self._lu, right)
-
-    @cached_property
-    def _lu(self) -> tuple[torch.Tensor, torch.Tensor]:
-        with one_thread():
-            factors, pivots = torch.linalg.lu_factor(self.damped)
-        return factors, pivots
+        factor = self.inverse_factor
+        solved = torch.empty_like(right)
+        solved[self.order] = factor.T @ (factor @ right[self.order])
+        return solved
 
 
 @one_thread()
 def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
-    """Upper U with UᵀU = (H + δI)⁻¹ for the smallest δ that works. Every symmetric, positive semi-definite H has one."""
+    """Upper U with UᵀU = (H + δI)⁻¹ for the smallest δ that works. Every symmetric, positive semi-definite H has one.
+
+    With the inputs in reverse, H + δI = LLᵀ, and (H + δI)⁻¹ = L⁻ᵀL⁻¹. Back in order, L⁻¹ is upper: it is U.
+    """
+    factor = _reversed_factor(moments)
+    _invert_lower(factor)
+    return factor.float().flip(0, 1)
+
+
+@one_thread()
+def _reversed_factor(moments: torch.Tensor) -> torch.Tensor:
+    """Lower L with LLᵀ = H + δI, of the inputs in reverse, float64."""
     damping = DAMPING * moments.diagonal().double().mean().clamp_min(1e-30)
     while True:
-        # Each in place of the one before it: of a wide layer, every matrix takes a gigabyte.
-        factor = moments.double()
+        factor = moments.flip(0, 1).double()
         factor.diagonal().add_(damping)
+        # The matrix is given up: of a wide layer, each takes a gigabyte.
         factor, failed = torch.linalg.cholesky_ex(factor)
         if not failed:
-            factor = torch.cholesky_inverse(factor)
-            factor, failed = torch.linalg.cholesky_ex(factor, upper=True)
-            if not failed:
-                return factor.float()
+            return factor
         damping = 10 * damping
 
 
-def _with_diagonal(matrix: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
-    copy = matrix.clone()
-    copy.diagonal().add_(added)
-    return copy
+def _invert_lower(factor: torch.Tensor) -> None:
+    """Invert a lower triangular matrix in place."""
+    width = len(factor)
+    if width <= _SUBSTITUTED:
+        identity = torch.eye(width, dtype=factor.dtype, device=factor.device)
+        factor.copy_(torch.linalg.solve_triangular(factor, identity, upper=False))
+        return
+    half = width // 2
+    first, last, between = factor[:half, :half], factor[half:, half:], factor[half:, :half]
+    _invert_lower(first)
+    _invert_lower(last)
+    between.copy_(last @ (between @ first)).neg_()

@@ -9,7 +9,7 @@ from laaciq.quantization.compensation import SWEEPS
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.rounding_kernels import BLOCK
 from laaciq.quantization.thresholds import CORE_PIECE, OTHER_PIECE, REFINED, SCANNED
-from laaciq.scoring.operations import ModelShape, Reading, backward, block_forward, forward, scoring
+from laaciq.scoring.operations import ModelShape, Reading, backward, block_forward, comparing, forward, target_head
 
 # Numbers read per weight when one grid of a group is tried, and operations started for each piece of a matrix.
 _TRIED, _TRIED_CALLS = 30.0, 20.0
@@ -20,7 +20,7 @@ _DEQUANTIZED, _SCALE_GRADIENT, _FUSED = 12.0, 12.0, 2.0
 # Operations started per block and batch of tuning on a GPU, and how much longer its small products take than large ones.
 _TUNED_CALLS, _SMALL = 700.0, 1.5
 # Batches of a tuning step, on a CPU and on a GPU: sequences are drawn at random, and those of very different lengths do not share a batch.
-_STEP_BATCHES, _GPU_STEP_BATCHES = 1.6, 1.2
+_STEP_BATCHES, _GPU_STEP_BATCHES = 1.6, 1.5
 # Shared by all machines, for shares of a whole alone.
 _NOMINAL = Speed(products=5e10, factorizations=1e10, elements=1e10, calls=3e5)
 
@@ -46,11 +46,10 @@ def second_order_rounding(outputs: int, inputs: int) -> Work:
 def compensated_rounding(outputs: int, inputs: int) -> Work:
     """Compensated targets, second-order rounding, and sweeps that refine the codes, with known factors of H."""
     square = outputs * inputs**2
-    # Missing outputs, half the gradient, and its update after every block of inputs: in the last sweep, of the blocks after it.
-    products = 2 * square + 2 * square + (2 * SWEEPS - 1) * square
-    # In float32, at twice the speed of float64.
-    solution = 2 * square / 2
-    refining = Work(products=products, factorizations=solution) + _kernels(outputs, inputs) * SWEEPS
+    # Missing outputs, the change that makes up for them, half the gradient, and its update after every block of inputs: in the last sweep, of
+    # the blocks after it.
+    products = 2 * square + 4 * square + 2 * square + (2 * SWEEPS - 1) * square
+    refining = Work(products=products) + _kernels(outputs, inputs) * SWEEPS
     return second_order_rounding(outputs, inputs) + refining
 
 
@@ -59,15 +58,13 @@ def _kernels(outputs: int, inputs: int) -> Work:
     return Work(elements=outputs * inputs * BLOCK, calls=_BLOCK_CALLS * -(-inputs // BLOCK))
 
 
-def inverse(inputs: int) -> Work:
-    """Cholesky, inverse, Cholesky: n³/3 + 2n³/3 + n³/3."""
-    return Work(factorizations=4 / 3 * inputs**3, elements=20 * inputs**2, calls=20)
+def cholesky(inputs: int) -> Work:
+    return Work(factorizations=1 / 3 * inputs**3, elements=10 * inputs**2, calls=10)
 
 
-def factors(inputs: int, *, compensated: bool) -> Work:
-    """Cost of the factors of H, for all layers that read these inputs. Compensated targets take an LU factor in float32."""
-    lower_upper = Work(factorizations=2 / 3 * inputs**3 / 2, elements=5 * inputs**2, calls=5)
-    return inverse(inputs) + lower_upper if compensated else inverse(inputs)
+def inverse_factor(inputs: int) -> Work:
+    """Cholesky, and the inverse of its factor."""
+    return cholesky(inputs) + Work(factorizations=1 / 3 * inputs**3, elements=5 * inputs**2, calls=20)
 
 
 def rounding(tensor: TensorPlan, importances: int = 1, *, on_cpu: bool = True) -> Work:
@@ -128,14 +125,14 @@ def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) ->
         beside = compensated and index > 0
         work = work + block_forward(shape, reading, index) * (3 if beside else 2)
         work = work + _moments(shape, reading, index, 2 if beside else 1)
-        work = sum((factors(inputs, compensated=beside) for inputs in shape.inputs[index]), work)
+        work = sum(map(inverse_factor, shape.inputs[index]), work)
     return work
 
 
 def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, steps: int, on_cpu: bool = True) -> Work:
     """Cost of tuning. Every epoch reads the calibration text: the student forward and backward, in one or two batches for each of its `steps`,
     for which weights are dequantized. A second forward pass stands for the original's, which runs once, or for that of blocks that run again
-    for their gradients. Validation text is scored before, and after every epoch.
+    for their gradients. Validation text is read by the original once, and scored before and after every epoch.
     """
     batches = (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * steps
     read = Reading(**{**vars(learned), "batches": batches})
@@ -145,5 +142,8 @@ def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, s
     if not on_cpu:
         step, per_weight, per_block = replace(step, products=_SMALL * step.products), 3 * _FUSED, _TUNED_CALLS
     weights = Work(elements=per_weight * shape.weights, calls=per_block * shape.blocks) * batches
-    checked = scoring(shape, held, 1, on_cpu=on_cpu) + Work(elements=_DEQUANTIZED * shape.weights) * held.batches
-    return (step + weights + logits) * epochs + checked * (epochs + 1)
+    dequantized = Work(elements=_DEQUANTIZED * shape.weights) * held.batches
+    # The original's blocks run once: its logits are formed from what the last one returned.
+    compared = target_head(shape, held) + comparing(shape, held, 1, on_cpu=on_cpu)
+    checked = forward(shape, held) + dequantized + compared
+    return (step + weights + logits) * epochs + checked * (epochs + 1) + forward(shape, held, head=False)

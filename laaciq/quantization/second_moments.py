@@ -72,17 +72,19 @@ def _sum(before: SecondMoments | None, added: SecondMoments) -> SecondMoments:
 
 
 def _weighted(inputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Rows √w·x of the tokens with positive weight. On a CPU, those of a model in bfloat16 stay in it: their products are faster, and what
-    rounding adds averages out over batches.
+    """Rows √w·x of the tokens with positive weight. Those of a model in bfloat16 stay in it: their products are faster, and what rounding adds
+    averages out over tokens.
     """
     # An index by number: one by mask makes a GPU wait whenever it is used.
     chosen = (weights > 0).nonzero()[:, 0]
     rows = inputs.reshape(len(weights), -1)[chosen].float() * weights[chosen].sqrt()[:, None]
-    return rows.to(inputs.dtype) if inputs.device.type == "cpu" else rows
+    return rows.to(torch.bfloat16) if inputs.dtype == torch.bfloat16 else rows
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Σ x x̂ᵀ over rows, in float32."""
+    if left.dtype != torch.float32 and left.is_cuda:
+        return torch.mm(left.T, right, out_dtype=torch.float32)
     return (left.T @ right).float()
 
 

@@ -28,7 +28,7 @@ class LastHidden:
         advance: Callable[[int], None] = lambda tokens: None,
     ) -> None:
         """`advance` receives the number of tokens of every batch."""
-        self._model = model
+        self.model = model
         self._rows: dict[int, torch.Tensor] = {}
         self._beside: list[tuple[Any, ...] | None] = [None] * len(model.blocks)
         passages = [ScoredPassage([sequence], 0) for sequence in sequences]
@@ -43,7 +43,7 @@ class LastHidden:
     @torch.inference_mode()
     def logits(self, sequences: Sequence[ScoredSequence]) -> torch.Tensor:
         """The logits that score each target, one row per target, in the type in which the model computes them."""
-        model = self._model
+        model = self.model
         hidden = torch.cat([self._rows[id(sequence)] for sequence in sequences]).to(model.device)
         count = len(hidden)
         # The last one is repeated where there are few.
@@ -71,7 +71,7 @@ class LastHidden:
 
             return hook
 
-        handles = [block.register_forward_hook(hook_of(index)) for index, block in enumerate(self._model.blocks)]
+        handles = [block.register_forward_hook(hook_of(index)) for index, block in enumerate(self.model.blocks)]
         try:
             yield returned
         finally:

@@ -74,10 +74,13 @@ def score(
     passages: list[ScoredPassage],
     *,
     most_tokens: int | None = None,
+    known: Callable[[list[ScoredSequence]], torch.Tensor] | None = None,
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> Scores:
-    """Score the same tokens under both models. `advance` receives the number of scored tokens of every batch."""
-    return score_each(original, [quantized], passages, most_tokens=most_tokens, advance=advance)[0]
+    """Score the same tokens under both models. `known` gives the original's logits where it need not run for them. `advance` receives the
+    number of scored tokens of every batch.
+    """
+    return score_each(original, [quantized], passages, most_tokens=most_tokens, known=known, advance=advance)[0]
 
 
 @torch.inference_mode()
@@ -87,12 +90,13 @@ def score_each(
     passages: list[ScoredPassage],
     *,
     most_tokens: int | None = None,
+    known: Callable[[list[ScoredSequence]], torch.Tensor] | None = None,
     advance: Callable[[int], None] = lambda tokens: None,
 ) -> list[Scores]:
     """As `score`, for several quantized models beside one pass of the original."""
     sums = np.zeros((len(quantized), 5, len(passages)))
     for owners, sequences in batches(passages, most_tokens or batch_tokens(original)):
-        left = target_logits(original, sequences)
+        left = target_logits(original, sequences) if known is None else known(sequences)
         targets = torch.tensor([t for s in sequences for t in s.targets], device=left.device)
         rows = np.repeat(owners, [len(s.targets) for s in sequences])
         for totals, model in zip(sums, quantized, strict=True):

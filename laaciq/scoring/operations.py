@@ -135,9 +135,12 @@ def forward(shape: ModelShape, reading: Reading, *, head: bool = True) -> Work:
     """One pass of the model; with `head`, logits of every target. A layer of o·i weights costs 2·o·i operations per token, attention
     4·length·width."""
     blocks = sum((block_forward(shape, reading, index) for index in range(shape.blocks)), Work())
-    if not head:
-        return blocks
-    return blocks + Work(products=2 * shape.vocabulary * shape.width * reading.targets, calls=10 * reading.batches)
+    return blocks + target_head(shape, reading) if head else blocks
+
+
+def target_head(shape: ModelShape, reading: Reading) -> Work:
+    """Logits of every target, from what the last block returns."""
+    return Work(products=2 * shape.vocabulary * shape.width * reading.targets, calls=10 * reading.batches)
 
 
 def block_forward(shape: ModelShape, reading: Reading, index: int) -> Work:
@@ -161,7 +164,12 @@ def backward(shape: ModelShape, reading: Reading) -> Work:
 
 def scoring(shape: ModelShape, reading: Reading, candidates: int, *, on_cpu: bool = True) -> Work:
     """The original and candidates side by side, with the divergence of each; without candidates, the original's loss alone."""
+    return forward(shape, reading) * (1 + candidates) + comparing(shape, reading, candidates, on_cpu=on_cpu)
+
+
+def comparing(shape: ModelShape, reading: Reading, candidates: int, *, on_cpu: bool = True) -> Work:
+    """Losses from known logits, and the divergence of each candidate."""
     logits = shape.vocabulary * reading.targets
     per_logit = candidates * _COMPARED or _SCORED
     rows = reading.targets / compared_rows(shape.vocabulary, on_cpu=on_cpu)
-    return forward(shape, reading) * (1 + candidates) + Work(elements=per_logit * logits, calls=25 * rows)
+    return Work(elements=per_logit * logits, calls=25 * rows)

@@ -95,6 +95,24 @@ def test_kept_weights_are_exact(seed, keep):
     assert torch.equal(simulated.flatten()[chosen], matrix.flatten()[chosen])
 
 
+@pytest.mark.parametrize("inputs", [1, 37, 1027])
+def test_factors_are_those_of_the_damped_inverse(inputs):
+    """Narrow ones, and one that is inverted in parts."""
+    rows = torch.randn(2 * inputs, inputs, generator=torch.Generator().manual_seed(0))
+    rows = (rows + rows[:, :1]) * torch.logspace(-1, 1, inputs)
+    hessian = Hessian(rows.T @ rows / len(rows))
+    upper, damped = hessian.inverse_factor.double(), hessian.damped[hessian.order][:, hessian.order].double()
+    assert torch.equal(upper, upper.triu())
+    assert (upper.diagonal() > 0).all()
+    identity = torch.eye(inputs, dtype=torch.float64)
+    torch.testing.assert_close(upper @ damped @ upper.T, identity, rtol=0, atol=1e-5)
+    torch.testing.assert_close(hessian.pivots(), upper.diagonal() ** -2, rtol=1e-6, atol=0)
+    right = torch.randn(inputs, 3, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(
+        hessian.damped.double() @ hessian.solve(right).double(), right.double(), rtol=0, atol=1e-4
+    )
+
+
 @pytest.mark.parametrize("rank", [0, 1, 5])
 def test_too_little_text_is_no_failure(rank):
     """SecondMoments of few tokens have no inverse; those of none are zero; inputs that never fire have a zero row."""

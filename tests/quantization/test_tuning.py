@@ -128,6 +128,21 @@ def test_a_step_reads_more_on_an_accelerator_where_there_is_more_text(device, mo
     assert (few, some, many) == (1, 20, most)
 
 
+def test_the_original_runs_once(tmp_path, monkeypatch):
+    """For what it says of calibration and validation text; its blocks are not needed after that."""
+    model, plan, calibration = tiny("llama", tmp_path)
+    layers = list(quantize_layers(model, plan, calibration))
+
+    class Once(LastHidden):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            for block in model.blocks:
+                block.forward = None
+
+    monkeypatch.setattr("laaciq.quantization.tuning.LastHidden", Once)
+    assert len(tune(model, plan, layers, calibration, epochs=2).divergences) == 3
+
+
 def test_a_scale_of_zero_stays_zero(tmp_path):
     """Others stay within the range of their type."""
     model, plan, calibration = tiny("llama", tmp_path)
