@@ -21,37 +21,45 @@ _LARGEST = {True: (512, 2048, 512), False: (8192, 8192, 4096)}
 @dataclass(frozen=True)
 class Work:
     """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky, LU and eigenvalues in float64, in one
-    thread. `elements`: numbers that elementwise operations read. `calls`: operations started, however small.
+    thread. `elements`: numbers that elementwise operations read. `calls`: operations started, however small. `copied`: bytes that an
+    accelerator reads from files, or as slowly.
     """
 
     products: float = 0.0
     factorizations: float = 0.0
     elements: float = 0.0
     calls: float = 0.0
+    copied: float = 0.0
 
     def __add__(self, other: Work) -> Work:
-        return Work(
-            self.products + other.products,
-            self.factorizations + other.factorizations,
-            self.elements + other.elements,
-            self.calls + other.calls,
-        )
+        return Work(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     def __mul__(self, times: float) -> Work:
-        return Work(times * self.products, times * self.factorizations, times * self.elements, times * self.calls)
+        return Work(*(times * amount for amount in astuple(self)))
 
     def seconds(self, speed: Speed) -> float:
-        return sum(amount / rate for amount, rate in zip(astuple(self), astuple(speed), strict=True))
+        amounts = (
+            (self.products, speed.products),
+            (self.factorizations, speed.factorizations),
+            (self.elements, speed.elements),
+        )
+        computing = sum(amount / rate for amount, rate in amounts)
+        starting = self.calls / speed.calls
+        if speed.copied is None:
+            return computing + starting
+        # An accelerator computes while the processor starts what follows.
+        return max(computing, starting) + self.copied / speed.copied
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How much of each kind of work a machine does per second."""
+    """How much of each kind of work a machine does per second. `copied` is None on a CPU, which reads weights where they are."""
 
     products: float
     factorizations: float
     elements: float
     calls: float
+    copied: float | None = None
 
 
 def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: int) -> Speed:
@@ -67,6 +75,8 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
     size = min(widest, factored)
     matrix = torch.eye(size, dtype=torch.float64, device=device) + 1 / size
 
+    elsewhere = torch.rand(0 if device.type == "cpu" else 2**24)
+
     @one_thread()
     def factorize() -> None:
         torch.linalg.cholesky_ex(matrix)
@@ -76,6 +86,7 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
         factorizations=size**3 / 3 * _per_second(factorize, device),
         elements=values.numel() * _per_second(lambda: values.mul_(1.0), device),
         calls=_per_second(lambda: small.mul_(1.0), device),
+        copied=elsewhere.nbytes * _per_second(lambda: elsewhere.to(device), device) if elsewhere.nbytes else None,
     )
 
 

@@ -26,13 +26,15 @@ from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
-from laaciq.trials.memory import tuning_bytes
+from laaciq.trials.memory import packed_bytes, tuning_bytes
 
 Last = Literal["plan", "checkpoint", "measurement"]
 # Seconds of HiGHS per tensor group, for one allocation.
 _ALLOCATION_SECONDS = 0.006
 # Tokenizer and configuration of a checkpoint, and numbers read per weight when codes are packed and written.
 _WRITE_CALLS, _PACKED = 3e5, 40.0
+# Bytes that an accelerator copies from files in the time in which one byte of a checkpoint is written and the disk has it.
+_WRITTEN = 5.0
 # Resampling and report of a run.
 _REPORT_CALLS = 1e6
 
@@ -141,11 +143,17 @@ class _Quantizing:
         validation = scoring(shape, self.validated, 1, on_cpu=self._on_cpu) + Work(elements=60 * shape.parameters)
         return [
             self._curvature(),
-            costs.stage("second moments", self._gains(), more_bytes=self._moment_bytes()),
+            costs.stage("second moments", self._gains(), more_bytes=self._moment_bytes(), readings=1),
             costs.stage("predicted losses", self._prediction()),
             allocating,
             self._rounding(f"rounding of {tried} plans", tried),
-            costs.stage(f"validation of {tried} plans", validation * tried, models=2, logits=2),
+            costs.stage(
+                f"validation of {tried} plans",
+                validation * tried,
+                models=2,
+                logits=2,
+                readings=tried * self.validated.batches,
+            ),
         ]
 
     def checkpoint(self, prefix: str = "") -> list[StageCost]:
@@ -154,7 +162,8 @@ class _Quantizing:
         stages = [] if self.planned else [self._rounding(f"{prefix}rounding", count)]
         if self.tuned:
             stages.append(self._tuning(f"{prefix}tuning"))
-        packing = Work(elements=_PACKED * costs.shape.parameters, calls=_WRITE_CALLS) * count
+        written = _WRITTEN * packed_bytes(costs.shape)
+        packing = Work(elements=_PACKED * costs.shape.parameters, calls=_WRITE_CALLS, copied=written) * count
         return [*stages, costs.stage(f"{prefix}writing", packing, more_bytes=costs.shape.parameters)]
 
     def _curvature(self) -> StageCost:
@@ -169,7 +178,8 @@ class _Quantizing:
         more = sum_bytes(shape, len(texts.languages))
         if most > 1:
             more += min(most, sequences.tokens) * token_bytes(shape, number_bytes=costs.number_bytes)
-        return costs.stage("curvature", work, more_bytes=more)
+        # Forward, and again for gradients.
+        return costs.stage("curvature", work, more_bytes=more, readings=2 * sequences.batches)
 
     def _gradient_tokens(self, languages: int) -> int:
         """Padded tokens of a batch for curvature, as `measure_curvature` chooses them."""
@@ -215,7 +225,7 @@ class _Quantizing:
             work = work + second_moments(shape, self.calibrated)
             work = work + Work(products=8 * sum(o * i * i for block in shape.matrices for o, i in block))
             more += self._moment_bytes()
-        return costs.stage(name, work * times, more_bytes=more)
+        return costs.stage(name, work * times, more_bytes=more, readings=times)
 
     def _tuning(self, name: str) -> StageCost:
         costs, shape = self.costs, self.costs.shape
@@ -223,7 +233,8 @@ class _Quantizing:
         steps = steps_per_epoch(self.calibrated.read, costs.device)
         work = tuning(shape, self.calibrated, held, self.tuned, steps=steps, on_cpu=self._on_cpu)
         if not self._on_cpu:
-            stage = costs.stage(name, work, more_bytes=tuning_bytes(shape))
+            readings = self.calibrated.batches + held.batches
+            stage = costs.stage(name, work, more_bytes=tuning_bytes(shape), readings=readings)
             # What the original's last block returns.
             hidden = costs.number_bytes * self.calibrated.read * shape.width
             return replace(stage, memory_bytes=stage.memory_bytes + hidden)

@@ -158,6 +158,10 @@ class CostModel:
         """Bytes per weight of a model."""
         return _number_bytes(self.options, self.device)
 
+    @property
+    def model_bytes(self) -> int:
+        return self.number_bytes * self.shape.parameters
+
     # Texts
 
     @property
@@ -200,22 +204,30 @@ class CostModel:
     # Stages
 
     def stage(
-        self, name: str, work: Work, *, models: float = 1.0, logits: float = 0.0, more_bytes: float = 0.0
+        self,
+        name: str,
+        work: Work,
+        *,
+        models: float = 1.0,
+        logits: float = 0.0,
+        more_bytes: float = 0.0,
+        readings: float = 0.0,
     ) -> StageCost:
         """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
-        device.
+        device. The original's blocks are read so many times: those that lie in files cost time, those in pinned memory are there in time.
         """
-        whole = self.number_bytes * self.shape.parameters
+        whole = self.model_bytes
         there = min(whole, self.placement.most_bytes or whole)
         # Packed candidates have two blocks at a time on the device.
         each = 2 * whole / self.shape.blocks if self.placement.packed else whole
         # An accelerator's logits are computed in 16 bits and compared in 32.
         size = there + (models - 1) * each + more_bytes
         size += logits * self._logits_bound * (1.0 if self._on_cpu else 1.5)
-        seconds = work.seconds(self.speed)
         if self._on_cpu:
-            return StageCost(seconds, _BASE_BYTES + size, name=name)
-        host: float = _CUDA_BYTES + min(whole - there, self.placement.pinned_bytes)
+            return StageCost(work.seconds(self.speed), _BASE_BYTES + size, name=name)
+        pinned = min(whole - there, self.placement.pinned_bytes)
+        seconds = (work + Work(copied=readings * (whole - there - pinned))).seconds(self.speed)
+        host: float = _CUDA_BYTES + pinned
         if self.placement.packed:
             # The codes of one candidate are on the GPU, those of others in host memory.
             size += min(models - 1, 1) * packed_bytes(self.shape)
@@ -227,7 +239,7 @@ class CostModel:
         work = Work(elements=_LOAD_ELEMENTS * self.shape.parameters, calls=_LOAD_CALLS)
         if self.device.type != "cpu":
             # Tensor by tensor, from files that are mapped.
-            return self.stage("loading", work)
+            return self.stage("loading", work + Work(copied=self.model_bytes))
         stage = self.stage("loading", work, more_bytes=self._file_bytes)
         # Read in host memory first.
         return replace(stage, memory_bytes=max(stage.memory_bytes, _BASE_BYTES + self._file_bytes))
@@ -248,11 +260,10 @@ class CostModel:
         hooks = Work(elements=6 * watched * reading.tokens, calls=30 * sum(map(len, shape.matrices)) * reading.batches)
         # In float64, at half the speed.
         squares = Work(products=2 * 2 * shape.width**2 * reading.read)
-        scan = Work(elements=60 * shape.parameters)
+        scan = Work(elements=60 * shape.parameters, copied=self.model_bytes)
         work = scoring(shape, reading, 0, on_cpu=self._on_cpu) + hooks + squares + spectra + scan
-        return self.stage(
-            "profile", work, logits=min(1.0, self._logits_share(reading)), more_bytes=8 * FOLDS * shape.width**2
-        )
+        logits, sums = min(1.0, self._logits_share(reading)), 8 * FOLDS * shape.width**2
+        return self.stage("profile", work, logits=logits, more_bytes=sums, readings=reading.batches)
 
     def measuring(self, texts: Texts, candidates: int = 1, *, served: Iterable[str] | None = None) -> StageCost:
         """Measuring language by language. Languages that are not `served` (None: all are) are measured on a few passages."""
@@ -267,7 +278,8 @@ class CostModel:
                 reading = reading + self._reading([passages.spread(SERVED_PROBE)], scored=True)
         applied = Work(elements=60 * candidates * self.shape.parameters)
         work = scoring(self.shape, reading, candidates, on_cpu=self._on_cpu) + applied
-        return self.stage("measuring", work, models=1 + candidates, logits=2 * self._logits_share(reading))
+        logits = 2 * self._logits_share(reading)
+        return self.stage("measuring", work, models=1 + candidates, logits=logits, readings=reading.batches)
 
     def _logits_share(self, reading: Reading) -> float:
         """The share of the bound that the largest batch of these texts takes."""
