@@ -236,7 +236,7 @@ class _Quantizing:
             readings = self.calibrated.batches + held.batches
             stage = costs.stage(name, work, more_bytes=tuning_bytes(shape), readings=readings)
             # What the original's last block returns.
-            hidden = costs.number_bytes * self.calibrated.read * shape.width
+            hidden = costs.number_bytes * (self.calibrated.read + held.read) * shape.width
             return replace(stage, memory_bytes=stage.memory_bytes + hidden)
         activations = 4 * STEP_TOKENS * (20 * shape.width + 6 * shape.widest)
         of_blocks = 9.0 * shape.weights + activations * shape.blocks
