@@ -74,7 +74,6 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
     small = torch.rand(64, device=device)
     size = min(widest, factored)
     matrix = torch.eye(size, dtype=torch.float64, device=device) + 1 / size
-
     elsewhere = torch.rand(0 if device.type == "cpu" else 2**24)
 
     @one_thread()

@@ -17,6 +17,8 @@ _TRIED, _TRIED_CALLS = 30.0, 20.0
 _MATRIX_CALLS, _BLOCK_CALLS = 60.0, 30.0
 # Numbers read per weight when codes become weights, and when a gradient of weights becomes one of scales; and in one kernel, on a GPU.
 _DEQUANTIZED, _SCALE_GRADIENT, _FUSED = 12.0, 12.0, 2.0
+# Numbers read per logit when two models' logits become a gradient.
+_DESCENDED = 90.0
 # Operations started per block and batch of tuning on a GPU, and how much longer its small products take than large ones.
 _TUNED_CALLS, _SMALL = 700.0, 1.5
 # Batches of a tuning step, on a CPU and on a GPU: sequences are drawn at random, and those of very different lengths do not share a batch.
@@ -136,7 +138,7 @@ def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, s
     """
     batches = (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * steps
     read = Reading(**{**vars(learned), "batches": batches})
-    logits = Work(elements=40 * shape.vocabulary * read.targets)
+    logits = Work(elements=_DESCENDED * shape.vocabulary * read.targets)
     step = forward(shape, read) * 2 + backward(shape, read)
     per_weight, per_block = 2 * _DEQUANTIZED + _SCALE_GRADIENT, 40.0
     if not on_cpu:

@@ -15,7 +15,7 @@ _WIDTHS, _WIDEST = 40.0, 12.0
 # Operations that a forward pass of a block starts; a backward pass starts twice as many.
 _BLOCK_CALLS = 120.0
 # Numbers read per logit when two models are compared, and when one is scored; an exponential counts as ten.
-_COMPARED, _SCORED = 40.0, 12.0
+_COMPARED, _SCORED = 90.0, 12.0
 
 
 @dataclass(frozen=True)
