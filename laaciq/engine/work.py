@@ -20,7 +20,7 @@ _LARGEST = {True: (512, 2048, 512), False: (8192, 8192, 4096)}
 
 @dataclass(frozen=True)
 class Work:
-    """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky, LU and eigenvalues in float64, in one
+    """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky and eigenvalues in float64, in one
     thread. `elements`: numbers that elementwise operations read. `calls`: operations started, however small. `copied`: bytes that an
     accelerator reads from files, or as slowly.
     """
@@ -74,7 +74,6 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
     small = torch.rand(64, device=device)
     size = min(widest, factored)
     matrix = torch.eye(size, dtype=torch.float64, device=device) + 1 / size
-    elsewhere = torch.rand(0 if device.type == "cpu" else 2**24)
 
     @one_thread()
     def factorize() -> None:
@@ -85,8 +84,16 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
         factorizations=size**3 / 3 * _per_second(factorize, device),
         elements=values.numel() * _per_second(lambda: values.mul_(1.0), device),
         calls=_per_second(lambda: small.mul_(1.0), device),
-        copied=elsewhere.nbytes * _per_second(lambda: elsewhere.to(device), device) if elsewhere.nbytes else None,
+        copied=_copied_per_second(device),
     )
+
+
+def _copied_per_second(device: torch.device) -> float | None:
+    """Bytes that the system has in memory but that are not pinned, like those of a mapped file; None on a CPU."""
+    if device.type == "cpu":
+        return None
+    unpinned = torch.rand(2**24)
+    return unpinned.nbytes * _per_second(lambda: unpinned.to(device), device)
 
 
 def _per_second(act: Callable[[], object], device: torch.device) -> float:

@@ -214,7 +214,7 @@ class CostModel:
         readings: float = 0.0,
     ) -> StageCost:
         """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
-        device. The original's blocks are read so many times: those that lie in files cost time, those in pinned memory are there in time.
+        device. `readings` is how often the original's blocks are read: those that lie in files cost time, those in pinned memory none.
         """
         whole = self.model_bytes
         there = min(whole, self.placement.most_bytes or whole)
