@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 
 from laaciq.engine.threads import one_thread
+from laaciq.errors import BrokenModel
 
 # Share of the mean second moment that is added to the diagonal; increased until H has an inverse in floating point. On held-out text,
 # values from 0.01 to 0.3 were equally good if H was computed from ten thousand tokens (the reference model, Gemma 3 270M); with two
@@ -74,6 +75,11 @@ def inverse_factor(moments: torch.Tensor) -> torch.Tensor:
 @one_thread()
 def _reversed_factor(moments: torch.Tensor) -> torch.Tensor:
     """Lower L with LLᵀ = H + δI, of the inputs in reverse, float64."""
+    if not moments.isfinite().all():
+        raise BrokenModel(
+            "a layer reads NaN or infinite numbers on this calibration text, so it cannot be rounded: give --dtype float32 if the model "
+            "overflows in 16 bits, or copy it again"
+        )
     damping = DAMPING * moments.diagonal().double().mean().clamp_min(1e-30)
     while True:
         factor = moments.flip(0, 1).double()

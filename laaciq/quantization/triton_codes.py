@@ -69,5 +69,9 @@ def constants(packing: Packing) -> dict[str, int | bool]:
 
 
 def device_of(tensor: torch.Tensor) -> AbstractContextManager[object]:
-    """Triton starts kernels on the current device. Its interpreter reads tensors of the CPU."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+    """Triton starts kernels on the current device, which is rarely changed: that takes as long as it takes to start one. Its interpreter reads
+    tensors of the CPU.
+    """
+    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(tensor.device)

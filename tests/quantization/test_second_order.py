@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import laaciq
+from laaciq.errors import BrokenModel
 from laaciq.models import find_model, load
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.rules import make_plans
@@ -111,6 +112,18 @@ def test_factors_are_those_of_the_damped_inverse(inputs):
     torch.testing.assert_close(
         hessian.damped.double() @ hessian.solve(right).double(), right.double(), rtol=0, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("place", [(3, 3), (3, 4)])
+def test_moments_of_a_model_that_overflows_are_refused(number, place):
+    """More damping would never help."""
+    moments = torch.eye(24)
+    moments[place] = moments[place[::-1]] = number
+    with pytest.raises(BrokenModel, match="cannot be rounded: give --dtype float32"):
+        _ = Hessian(moments).inverse_factor
+    with pytest.raises(BrokenModel, match="NaN or infinite"):
+        Hessian(moments).pivots()
 
 
 @pytest.mark.parametrize("rank", [0, 1, 5])

@@ -6,13 +6,12 @@ correctly and only the updates of a block are fused, so that codes are those of 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 import triton
 import triton.language as tl
 
 from laaciq.quantization.rounding_kernels.output_grids import OutputGrids
+from laaciq.quantization.triton_codes import device_of
 
 # Outputs per program, in one warp: several would wait for each other at every input.
 _TILE, _WARPS = 8, 1
@@ -26,7 +25,7 @@ def round_block(
     inputs, outputs = weights.shape
     codes = torch.empty(weights.shape, dtype=torch.uint8, device=weights.device)
     errors = torch.empty(weights.shape, device=weights.device)
-    with _device_of(weights):
+    with device_of(weights):
         _round_outputs[_programs(outputs)](
             *_adjacent(weights, factor, *grids.tensors, weights if kept is None else kept), codes, errors,
             outputs, KEPT=kept is not None, INPUTS=inputs, BLOCK=_block(inputs), TILE=_TILE,
@@ -40,7 +39,7 @@ def refine_block(
 ) -> torch.Tensor:
     inputs, outputs = values.shape
     moves = torch.empty(values.shape, device=values.device)
-    with _device_of(values):
+    with device_of(values):
         _refine_outputs[_programs(outputs)](
             *_adjacent(values, slope, coupled, *grids.tensors, values if kept is None else kept), moves,
             outputs, KEPT=kept is not None, INPUTS=inputs, BLOCK=_block(inputs), TILE=_TILE,
@@ -59,11 +58,6 @@ def _programs(outputs: int) -> tuple[int]:
 
 def _block(inputs: int) -> int:
     return triton.next_power_of_2(inputs)
-
-
-def _device_of(tensor: torch.Tensor) -> AbstractContextManager[object]:
-    """Triton starts kernels on the current device. Its interpreter reads tensors of the CPU."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 @triton.jit
