@@ -29,7 +29,7 @@ from laaciq.options import BITS
 from laaciq.quantization.grid import QuantizedMatrix, extremes, grid_between, group, ungroup
 from laaciq.quantization.layers import QuantizedLinear
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.products import PackedMatrix, Packing
+from laaciq.quantization.products import KERNEL_BITS, PackedMatrix, Packing
 from laaciq.quantization.stored import stored_tensors
 from laaciq.speed.compiled import CompiledDecoding
 from laaciq.speed.layers import weight_bytes
@@ -220,10 +220,10 @@ def _verdict(what: str, value: float | None, over: float | None, *, least: float
 
 
 def check_kernels(say: Callable[[str], None]) -> None:
-    """Relative errors beside products with the dequantized weights in float64, at every bit width."""
+    """Relative errors beside products with the dequantized weights in float64, at every bit width that kernels read."""
     from laaciq.quantization import triton_products, triton_weights
 
-    for bits in BITS:
+    for bits in KERNEL_BITS:
         with reported(f"kernels at {bits} bits", say):
             plan = TensorPlan(name="w", shape=(512, 1024), bits=bits, group_size=64, symmetric=bits % 2 == 0)
             matrix = nearest(torch.randn(plan.shape, device="cuda"), plan)

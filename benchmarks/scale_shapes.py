@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from transformers import LlamaConfig
 
 from laaciq import reference
+from laaciq.scoring.operations import ModelShape
 
 VOCABULARY = 32_000
 POSITIONS = 2048
@@ -51,10 +52,6 @@ class Shape:
         return {name: shape for name, shape in layers.items() if self.gated or name != "mlp.gate_proj"}
 
     @property
-    def block_weights(self) -> int:
-        return sum(map(prod, self.layers.values()))
-
-    @property
     def parameters(self) -> int:
         return sum(prod(shape) for _, shape in self.tensors())
 
@@ -73,6 +70,21 @@ class Shape:
         """Σ outputs · inputs² over the layers: the products of second-order rounding."""
         return self.blocks * float(sum(outputs * inputs**2 for outputs, inputs in self.layers.values()))
 
+    def costed(self) -> ModelShape:
+        """As laaciq estimates its cost."""
+        widths = (self.hidden, self.hidden, self.hidden, self.feed_forward)
+        return ModelShape(
+            kind="causal",
+            matrices=(tuple(self.layers.values()),) * self.blocks,
+            inputs=(widths,) * self.blocks,
+            shares=((1.0,) * len(self.layers),) * self.blocks,
+            input_shares=((1.0,) * len(widths),) * self.blocks,
+            attention=self.hidden,
+            width=self.hidden,
+            vocabulary=VOCABULARY,
+            parameters=self.parameters,
+        )
+
     def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Names and shapes in the order of the blocks."""
         yield "model.embed_tokens.weight", (VOCABULARY, self.hidden)
@@ -87,7 +99,7 @@ class Shape:
     def write(self, folder: Path) -> None:
         """A checkpoint in bfloat16 with the tokenizer of the reference model; made on the GPU if there is one."""
         folder.mkdir(parents=True)
-        self._config().save_pretrained(folder)
+        self.config().save_pretrained(folder)
         for name in _TOKENIZER:
             shutil.copy(reference.path() / name, folder)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -102,7 +114,7 @@ class Shape:
         index = {"metadata": {"total_size": self.bytes}, "weight_map": files}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
-    def _config(self) -> LlamaConfig:
+    def config(self) -> LlamaConfig:
         known = json.loads((reference.path() / "config.json").read_text(encoding="utf-8"))
         return LlamaConfig(
             architectures=["LlamaForCausalLM"],

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 from statistics import median
 
-from benchmarks.scale_fit import DEVICE_FORMS, HOST_FORMS, TIME_FORMS, Fit, choose_fit
+import torch
+
+from benchmarks.scale_fit import FAIR_ERROR, Fit, all_fits, choose_fit
 from benchmarks.scale_rows import FAST, GPTQ, KINDS, PEER, STREAMED, ScaleRow
-from benchmarks.scale_shapes import PREDICTED, Shape, find_shape
+from benchmarks.scale_shapes import PREDICTED, find_shape
+from laaciq.trials.memory import least_bytes, taken_bytes, usual_bytes
 
 GIB = 2**30
 # Aims: seconds, GiB, and ratios.
@@ -144,57 +147,43 @@ def verdict(what: str, value: float | None, most: float) -> str:
 
 
 def predictions(rows: Rows) -> Iterator[str]:
-    """Fits over the measured sizes, and what they say of larger models."""
-    fits = {}
+    """Fits of time over the measured sizes, and what they say of larger models."""
     for kind in (FAST, GPTQ, PEER):
-        chosen = {find_shape(size): row for (size, k), row in rows.items() if k == kind}
-        figures = {
-            "seconds": ({shape: row.seconds for shape, row in chosen.items()}, TIME_FORMS),
-            "GPU, GiB": ({shape: row.device_bytes / GIB for shape, row in chosen.items()}, DEVICE_FORMS),
-            "host, GiB": ({shape: row.memory.anonymous / GIB for shape, row in chosen.items()}, HOST_FORMS),
-        }
-        for figure, (measured, forms) in figures.items():
-            if not measured or not all(measured.values()):
-                continue  # without a GPU, it has no memory
-            fit = choose_fit(measured, forms)
-            if fit is None:
-                yield f"{KINDS[kind]}, {figure}: too few sizes for a fit"
-            else:
-                fits[kind, figure] = fit
-                yield f"{KINDS[kind]}, {figure} = {fit}; within {fit.error:.0%} of each size that is left out"
-    if (FAST, "seconds") in fits and (GPTQ, "seconds") in fits:
-        share = median(row.stages.get(DIVIDED, 0.0) / row.seconds for (_, kind), row in rows.items() if kind == FAST)
-        languages = next(iter(rows.values())).languages
-        yield from _larger(fits[FAST, "seconds"], fits[GPTQ, "seconds"], share, languages)
+        fits = all_fits({find_shape(size): row.seconds for (size, k), row in rows.items() if k == kind})
+        fit = choose_fit(fits)
+        if fit is None:
+            yield f"{KINDS[kind]}, seconds: too few sizes for a fit"
+            continue
+        yield f"{KINDS[kind]}, seconds = {fit}; within {fit.error:.0%} of each size that is left out"
+        fair = [fit for fit in fits if fit.error <= FAIR_ERROR]
+        if kind == FAST and fair:
+            yield from _larger(fair, [row for (_, k), row in rows.items() if k == FAST])
 
 
-def _larger(fast: Fit, gptq: Fit, share: float, languages: int) -> Iterator[str]:
-    """`share` of the time of a planned run is measuring, which workers divide by language."""
+def _larger(fits: list[Fit], rows: list[ScaleRow]) -> Iterator[str]:
+    """What all `fits` say, from least to most. A share of the time is measuring, which workers divide by language."""
+    share, languages = median(row.stages.get(DIVIDED, 0.0) / row.seconds for row in rows), rows[0].languages
     yield (
-        f"\nPredicted, far beyond what was measured. Workers share languages and trials, nothing else: profile, curvature, "
-        f"rounding and tuning of one plan stay on one GPU. So of one planned quantization only measuring is divided "
-        f"({share:.0%} of the time, over at most {languages} languages), and {TRIALS} trials of one GPTQ pass each (compare, "
-        f"sweep, gateway) are divided whole. Each GPU's process holds the model.\n"
+        f"\nPredicted for `--effort fast`, far beyond what was measured. Ranges are those of {len(fits)} forms of growth, each within "
+        f"{FAIR_ERROR:.0%} of every measured size that is left out of its fit. Offloaded weights are assumed to lie in host memory. Workers "
+        f"share languages and trials, nothing else: profile, curvature, rounding and tuning of one plan stay on one GPU. So of one "
+        f"quantization only measuring is divided ({share:.1%} of the time, over at most {languages} languages); {TRIALS} quantizations are "
+        f"divided whole. Every GPU's process holds the model. Least GPU memory is what laaciq asks for.\n"
     )
     yield (
-        "| model | 16-bit size, GB | a block, GB | second moments of its widest layer, GB "
-        + "".join(f"| planned, {gpus} GPU{'s' * (gpus > 1)} " for gpus in GPUS)
-        + "".join(f"| {TRIALS} trials, {gpus} GPU{'s' * (gpus > 1)} " for gpus in GPUS)
+        "| model | 16-bit size, GiB | least GPU memory, GiB "
+        + "".join(f"| one, {gpus} GPU{'s' * (gpus > 1)} " for gpus in GPUS)
+        + "".join(f"| {TRIALS}, {gpus} GPU{'s' * (gpus > 1)} " for gpus in GPUS)
         + "|"
     )
-    yield f"|---|{'---:|' * (3 + 2 * len(GPUS))}"
+    yield f"|---|{'---:|' * (2 + 2 * len(GPUS))}"
+    gpu = torch.device("cuda")
     for shape in PREDICTED:
-        one, trial = fast(shape), gptq(shape)
-        planned = [one * (1 - share + share / min(gpus, languages)) for gpus in GPUS]
-        trials = [trial * ceil(TRIALS / gpus) for gpus in GPUS]
-        sizes = [shape.bytes, 2 * shape.block_weights, _moment_bytes(shape)]
-        cells = [*(f"{size / 1e9:.1f}" for size in sizes), *map(_hours, (*planned, *trials))]
-        yield f"| {shape.name} | {' | '.join(cells)} |"
-
-
-def _moment_bytes(shape: Shape) -> float:
-    """Of one copy in float32."""
-    return 4.0 * max(shape.hidden, shape.feed_forward) ** 2
+        ends = min(fit(shape) for fit in fits), max(fit(shape) for fit in fits)
+        parts = [1 - share + share / min(gpus, languages) for gpus in GPUS] + [ceil(TRIALS / gpus) for gpus in GPUS]
+        least = taken_bytes(least_bytes(shape.costed(), gpu, usual_bytes(gpu)), gpu)
+        spans = [" to ".join(_hours(part * seconds) for seconds in ends) for part in parts]
+        yield f"| {shape.name} | {_gib(shape.bytes)} | {_gib(least)} | {' | '.join(spans)} |"
 
 
 def _hours(seconds: float) -> str:

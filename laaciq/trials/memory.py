@@ -83,21 +83,26 @@ def place_weights(
     if bound is None:
         return Placement()
     width = number_bytes or usual_bytes(device)
-    working = working_bytes(shape, device, width)
-    room = bound - working
+    room = bound - working_bytes(shape, device, width)
     size = width * shape.parameters
     if room >= size and device.type == "cuda" and limits.host is not None:
         raise BadOption("--host-memory has no effect here: all weights fit on the GPU, so leave it out")
     if room >= size:
         return Placement(packed=room < _MODELS * size)
-    blocks = [width * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
-    least = size - sum(blocks) + 3 * max(blocks)
-    if room < least:
-        raise TooLittleMemory(_too_little(working + least, device, limits))
+    least = least_bytes(shape, device, width)
+    if bound < least:
+        raise TooLittleMemory(_too_little(least, device, limits))
     if device.type == "cpu":
         return Placement(int(room), packed=True)
     host = limits.host or free_memory(torch.device("cpu")) or 0
     return Placement(int(room), packed=True, pinned_bytes=int(_PINNED * host))
+
+
+def least_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
+    """Memory of the work with one block at a time: three blocks, two of which come and go, and all that is outside blocks."""
+    blocks = [number_bytes * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
+    outside = number_bytes * shape.parameters - sum(blocks)
+    return working_bytes(shape, device, number_bytes) + outside + 3 * max(blocks)
 
 
 def _too_little(needed: float, device: torch.device, limits: MemoryLimits) -> str:

@@ -3,15 +3,18 @@
 import sys
 
 import pytest
+import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import laaciq
 from benchmarks import scale
 from benchmarks.scale_child import Memory
-from benchmarks.scale_fit import TIME_FORMS, choose_fit
+from benchmarks.scale_fit import all_fits, choose_fit
 from benchmarks.scale_rows import AFTER, BEFORE, FAST, GPTQ, PEER, Announced, ScaleRow, StageTimes, read_rows
 from benchmarks.scale_shapes import MEASURED, PREDICTED, find_shape
 from benchmarks.scale_tables import GIB, print_tables, verdicts
+from laaciq.models import dissect
+from laaciq.scoring.operations import ModelShape
 from laaciq.trials.estimate import Cost
 
 SHAPE = "64x128x1"
@@ -64,15 +67,15 @@ def test_a_size_is_what_its_name_says(size):
 
 def test_a_fit_finds_the_simplest_growth_and_its_error():
     linear = {shape: 10 + 5 * shape.parameters / 1e9 for shape in MEASURED.values()}
-    fit = choose_fit(linear, TIME_FORMS)
+    fit = choose_fit(all_fits(linear))
     assert len(fit.terms) == 2
     assert fit.error < 1e-6
     assert fit(PREDICTED[0]) == pytest.approx(10 + 5 * PREDICTED[0].parameters / 1e9)
     cubic = {shape: 10 + shape.parameters / 1e9 + 3e-12 * shape.factorized for shape in MEASURED.values()}
-    fit = choose_fit(cubic, TIME_FORMS)
+    fit = choose_fit(all_fits(cubic))
     assert fit.terms[-1].name == "10¹² Σ inputs³"
     assert fit(PREDICTED[1]) == pytest.approx(10 + PREDICTED[1].parameters / 1e9 + 3e-12 * PREDICTED[1].factorized)
-    assert choose_fit(dict(list(linear.items())[:2]), TIME_FORMS) is None
+    assert choose_fit(all_fits(dict(list(linear.items())[:2]))) is None
 
 
 def test_aims_are_reached_missed_or_not_measured(capsys):
@@ -98,13 +101,30 @@ def test_aims_are_reached_missed_or_not_measured(capsys):
 
 def test_larger_models_are_predicted_from_all_sizes(capsys):
     grown = {size: 10 + 5 * shape.parameters / 1e9 for size, shape in MEASURED.items()}
-    print_tables([row(size, kind, seconds) for size, seconds in grown.items() for kind in (FAST, GPTQ)])
+    print_tables([row(size, FAST, seconds) for size, seconds in grown.items()])
     printed = capsys.readouterr().out
     assert "within 0% of each size that is left out" in printed
-    seventy = next(line for line in printed.splitlines() if line.startswith("| 70B |")).split(" | ")
+    seventy, larger = (
+        next(line for line in printed.splitlines() if line.startswith(f"| {shape.name} |")).strip("| ").split(" | ")
+        for shape in PREDICTED
+    )
     one = 10 + 5 * PREDICTED[0].parameters / 1e9
     # A tenth of it is measuring, over at most 36 languages.
-    assert seventy[4:7] == [f"{one * share / 60:.0f} min" for share in (1, 0.9 + 0.1 / 8, 0.9 + 0.1 / 36)]
+    shares = (1, 0.9 + 0.1 / 8, 0.9 + 0.1 / 36, 64, 8, 1)
+    for cell, share in zip(seventy[3:], shares, strict=True):
+        least, most = (float(end.split()[0]) * {"min": 60, "h": 3600}[end.split()[1]] for end in cell.split(" to "))
+        # As precisely as it is printed.
+        assert least - 180 <= one * share <= most + 180
+    assert seventy[3] == seventy[8]
+    assert float(larger[2]) > float(seventy[2])
+
+
+def test_what_larger_models_need_is_what_laaciq_asks_for():
+    """A shape costs what its model does."""
+    for size in ("0.3B", "1.1B"):
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(find_shape(size).config())
+        assert find_shape(size).costed() == ModelShape.of("causal", dissect(model))
 
 
 def test_rows_are_measured_once_and_failures_are_tried_again(tmp_path, monkeypatch, capsys):
