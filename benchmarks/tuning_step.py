@@ -54,7 +54,7 @@ def main() -> None:
 
 def print_steps(model: LanguageModel, blocks: int, steps: int) -> None:
     plan = make_plans(model.anatomy, WeightOptions(method="rtn"), None).first
-    layers = StoredLayers.of(quantize_layers(model, plan), model.device)
+    layers = StoredLayers.of(quantize_layers(model, plan), model.device).nearer()
     student = Student(model, layers, recompute=True)
     ids = torch.arange(STEP_TOKENS, device=model.device).reshape(ROWS, -1)
 

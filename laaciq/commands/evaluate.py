@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -10,14 +11,16 @@ from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
-from laaciq.models import LanguageModel, find_model, load
-from laaciq.models.loading import named_dtype
-from laaciq.options import EvaluateOptions
+from laaciq.models import LanguageModel, find_model
+from laaciq.models.loading import skeleton
+from laaciq.options import CHECKPOINT_METHOD, EvaluateOptions
 from laaciq.options.keywords import EvaluateKeywords
+from laaciq.quantization.checkpoint import read_plan
+from laaciq.quantization.plan import PlanSet
 from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
-from laaciq.trials.candidate import LoadedModel
+from laaciq.trials.candidate import Candidate, Checkpoints, LoadedModel
 
 
 @spells_out(EvaluateOptions, EvaluateKeywords)
@@ -29,15 +32,21 @@ def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[
     """
     chosen, settings = read_keywords(EvaluateOptions, keywords, checkpoint=checkpoint, against=against)
     folder = find_model(chosen.checkpoint)
-    with open_session(chosen, settings) as session:
+    ours = (folder.quantization or {}).get("quant_method") == CHECKPOINT_METHOD
+    with replace(open_session(chosen, settings), pair=not ours) as session:
         test = session.split.test
         session.announce(
             f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
             [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
         )
-        quantized = load(folder, device=settings.device, dtype=named_dtype(chosen.dtype))
+        # Ours stays packed where memory does not suffice for the original as a whole.
+        packed = ours and session.placement.most_bytes is not None
+        quantized = skeleton(folder) if packed else session.load_beside(folder)
         _require_same_tokens(session.original, quantized)
-        candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
+        candidate: Candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
+        if packed:
+            plans = PlanSet(plans={"": read_plan(folder.path)})
+            candidate = Checkpoints(candidate.name, candidate.key, plans, folder.path.absolute())
         (measured,) = session.measure([candidate], test)
         evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
         session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))

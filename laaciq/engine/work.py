@@ -22,7 +22,7 @@ _LARGEST = {True: (512, 2048, 512), False: (8192, 8192, 4096)}
 class Work:
     """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky and eigenvalues in float64, in one
     thread. `elements`: numbers that elementwise operations read. `calls`: operations started, however small. `copied`: bytes that an
-    accelerator reads from files, or as slowly.
+    accelerator reads from files, or as slowly. `pinned`: bytes that it reads from pinned memory, and waits for.
     """
 
     products: float = 0.0
@@ -30,6 +30,7 @@ class Work:
     elements: float = 0.0
     calls: float = 0.0
     copied: float = 0.0
+    pinned: float = 0.0
 
     def __add__(self, other: Work) -> Work:
         return Work(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
@@ -45,21 +46,22 @@ class Work:
         )
         computing = sum(amount / rate for amount, rate in amounts)
         starting = self.calls / speed.calls
-        if speed.copied is None:
+        if speed.copied is None or speed.pinned is None:
             return computing + starting
         # An accelerator computes while the processor starts what follows.
-        return max(computing, starting) + self.copied / speed.copied
+        return max(computing, starting) + self.copied / speed.copied + self.pinned / speed.pinned
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How much of each kind of work a machine does per second. `copied` is None on a CPU, which reads weights where they are."""
+    """How much of each kind of work a machine does per second. `copied` and `pinned` are None on a CPU, which reads weights where they are."""
 
     products: float
     factorizations: float
     elements: float
     calls: float
     copied: float | None = None
+    pinned: float | None = None
 
 
 def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: int) -> Speed:
@@ -84,16 +86,17 @@ def measure_speed(device: torch.device, dtype: torch.dtype, width: int, widest: 
         factorizations=size**3 / 3 * _per_second(factorize, device),
         elements=values.numel() * _per_second(lambda: values.mul_(1.0), device),
         calls=_per_second(lambda: small.mul_(1.0), device),
-        copied=_copied_per_second(device),
+        copied=_copied_per_second(device, pinned=False),
+        pinned=_copied_per_second(device, pinned=True),
     )
 
 
-def _copied_per_second(device: torch.device) -> float | None:
-    """Bytes that the system has in memory but that are not pinned, like those of a mapped file; None on a CPU."""
+def _copied_per_second(device: torch.device, *, pinned: bool) -> float | None:
+    """Bytes of pinned memory, or of memory that is not, like that of a mapped file; None on a CPU."""
     if device.type == "cpu":
         return None
-    unpinned = torch.rand(2**24)
-    return unpinned.nbytes * _per_second(lambda: unpinned.to(device), device)
+    there = torch.empty(2**26, dtype=torch.uint8, pin_memory=pinned).fill_(1)
+    return there.nbytes * _per_second(lambda: there.to(device, non_blocking=pinned), device)
 
 
 def _per_second(act: Callable[[], object], device: torch.device) -> float:

@@ -124,7 +124,7 @@ class RunKeywords(_BoundedKeywords, _StudyKeywords, _WeightKeywords, total=False
     numeric_check: bool
 
 
-class EvaluateKeywords(_SessionKeywords, _MeasureKeywords, total=False):
+class EvaluateKeywords(_BoundedKeywords, _SessionKeywords, _MeasureKeywords, total=False):
     passages: int | None
 
 

@@ -121,6 +121,7 @@ class EvaluateOptions(PassageOptions, MeasureOptions, TextOptions):
     """Options of `laaciq evaluate`."""
 
     verb: ClassVar[str] = "evaluate"
+    bounds_memory: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
 
     checkpoint: Source = Field(

@@ -21,12 +21,20 @@ from laaciq.planning.runtimes import RUNTIMES
 from laaciq.planning.search import FRONT
 from laaciq.planning.search_space import TRIED_OUTPUTS
 from laaciq.planning.tensor_groups import base_plans
-from laaciq.quantization.operations import block_by_block, cholesky, grid_search, rounding, second_moments, tuning
+from laaciq.quantization.operations import (
+    block_by_block,
+    cholesky,
+    grid_search,
+    rounding,
+    second_moments,
+    tuned_batches,
+    tuning,
+)
 from laaciq.quantization.plan import TensorPlan
-from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, validation_passages
+from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, tuned_bytes, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
-from laaciq.trials.memory import packed_bytes, tuning_bytes
+from laaciq.trials.memory import packed_bytes
 
 Last = Literal["plan", "checkpoint", "measurement"]
 # Seconds of HiGHS per tensor group, for one allocation.
@@ -234,10 +242,15 @@ class _Quantizing:
         work = tuning(shape, self.calibrated, held, self.tuned, steps=steps, on_cpu=self._on_cpu)
         if not self._on_cpu:
             readings = self.calibrated.batches + held.batches
-            stage = costs.stage(name, work, more_bytes=tuning_bytes(shape), readings=readings)
+            codes = packed_bytes(shape)
+            near, away = (0.0, codes) if costs.placement.away else (codes, 0.0)
+            # Codes that are away are copied for every forward pass, and twice for gradients.
+            times = 3 * self.tuned * tuned_batches(steps, on_cpu=False) + (self.tuned + 1) * held.batches
+            work = work + Work(pinned=away * times)
+            stage = costs.stage(name, work, more_bytes=tuned_bytes(shape) + near, readings=readings)
             # What the original's last block returns.
             hidden = costs.number_bytes * (self.calibrated.read + held.read) * shape.width
-            return replace(stage, memory_bytes=stage.memory_bytes + hidden)
+            return replace(stage, memory_bytes=stage.memory_bytes + away + hidden)
         activations = 4 * STEP_TOKENS * (20 * shape.width + 6 * shape.widest)
         of_blocks = 9.0 * shape.weights + activations * shape.blocks
         # Blocks that are dequantized when they run, and again for their gradients: one at a time is in memory.

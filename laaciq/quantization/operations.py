@@ -131,12 +131,17 @@ def block_by_block(shape: ModelShape, reading: Reading, *, compensated: bool) ->
     return work
 
 
+def tuned_batches(steps: int, *, on_cpu: bool) -> float:
+    """Batches of an epoch of so many steps."""
+    return (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * steps
+
+
 def tuning(shape: ModelShape, learned: Reading, held: Reading, epochs: int, *, steps: int, on_cpu: bool = True) -> Work:
     """Cost of tuning. Every epoch reads the calibration text: the student forward and backward, in one or two batches for each of its `steps`,
     for which weights are dequantized. A second forward pass stands for the original's, which runs once, or for that of blocks that run again
     for their gradients. Validation text is read by the original once, and scored before and after every epoch.
     """
-    batches = (_STEP_BATCHES if on_cpu else _GPU_STEP_BATCHES) * steps
+    batches = tuned_batches(steps, on_cpu=on_cpu)
     read = Reading(**{**vars(learned), "batches": batches})
     logits = Work(elements=_DESCENDED * shape.vocabulary * read.targets)
     step = forward(shape, read) * 2 + backward(shape, read)

@@ -57,13 +57,16 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
             parts |= layers.parts
         return cls(plans, parts, device)
 
-    def nearer(self) -> StoredLayers:
-        """With the packed parts on the device if they fit there beside as much again, else in pinned memory; on a CPU, as they are."""
+    def nearer(self, *, beside: float | None = None) -> StoredLayers:
+        """With the packed parts on the device if they fit there `beside` so many bytes, by default as much again, else in pinned memory; on a
+        CPU, as they are.
+        """
         device = self.device
         if device.type != "cuda":
             return self
         stored = [part for parts in self.parts.values() for part in parts.values()]
-        fits = 2 * sum(part.nbytes for part in stored) <= _room(device)
+        size = sum(part.nbytes for part in stored)
+        fits = size + (size if beside is None else beside) <= _room(device)
         nearer = (part.to(device) for part in stored) if fits else pinned_copies(stored)
         return replace(self, parts={name: {part: next(nearer) for part in parts} for name, parts in self.parts.items()})
 

@@ -38,7 +38,7 @@ class Student(nn.Module):
         self._recompute = recompute
         self._as_original = model.device.type == "cpu" and model.dtype == torch.bfloat16
         self._products = torch.bfloat16 if self._as_original else torch.float32
-        self.layers = layers.nearer() if recompute else layers
+        self.layers = layers
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
         self.copy = model.without_block_weights()

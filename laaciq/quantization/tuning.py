@@ -30,6 +30,7 @@ from laaciq.quantization.student import Student
 from laaciq.quantization.tuning_state import KeptEpochs, TuningState
 from laaciq.scoring.last_hidden import LastHidden
 from laaciq.scoring.likelihood import batch_tokens, batches, compared_parts, score, target_logits
+from laaciq.scoring.operations import ModelShape
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
 
 # Initial learning rates of θ at 3 bits; they fall to zero along a cosine. They halve with every further bit, as the step of the grid does:
@@ -95,7 +96,10 @@ def tune(
         {code: _prediction_tasks(model, part[code], calibration.options) for code in plan.weights}
         for part in (texts, checked)
     )
-    student = Student(model, StoredLayers.of(layers, model.device), recompute=recompute)
+    stored = StoredLayers.of(layers, model.device)
+    if recompute:
+        stored = stored.nearer(beside=tuned_bytes(ModelShape.of(model.kind, model.anatomy)))
+    student = Student(model, stored, recompute=recompute)
     student_model = replace(model, module=student, offloaded=student.offloaded)
     pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
     by_token = weights_by_token(pool, plan.weights)
@@ -139,6 +143,17 @@ def tune(
             if divergences[-1] == min(divergences):
                 best = student.stored()
     return Tuned(*best, divergences)
+
+
+def tuned_bytes(shape: ModelShape) -> float:
+    """GPU memory of tuning beside the original and packed codes: scales with their gradients and the optimizer's state; everything outside the
+    blocks in float32 and copied; a block in float32 with its gradients; a batch's activations and logits.
+    """
+    scales = 0.4 * shape.weights
+    outside = 6 * (shape.parameters - shape.weights)
+    block = 10 * max(sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices)
+    inside = 4 * BATCH_TOKENS * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
+    return scales + outside + block + inside
 
 
 def steps_per_epoch(tokens: float, device: torch.device) -> int:

@@ -26,6 +26,7 @@ from laaciq.trials.memory import (
     Placement,
     free_memory,
     packed_bytes,
+    place_pair,
     place_weights,
     taken_bytes,
     usual_bytes,
@@ -145,13 +146,17 @@ class CostModel:
         options: MeasureOptions,
         device: torch.device,
         limits: MemoryLimits = MemoryLimits(),
+        *,
+        pair: bool = False,
     ) -> CostModel:
+        """With `pair`, of measuring another model with plain weights beside it."""
         model = skeleton(folder)
         shape = ModelShape.of(model.kind, model.anatomy)
         usual = torch.float32 if device.type == "cpu" else torch.bfloat16
         speed = measure_speed(device, named_dtype(options.dtype) or usual, shape.width, shape.widest)
         number_bytes = _number_bytes(options, device)
-        return cls(model, shape, speed, options, device, place_weights(shape, device, limits, number_bytes))
+        place = place_pair if pair else place_weights
+        return cls(model, shape, speed, options, device, place(shape, device, limits, number_bytes))
 
     @property
     def number_bytes(self) -> int:
@@ -218,21 +223,22 @@ class CostModel:
         """
         whole = self.model_bytes
         there = min(whole, self.placement.most_bytes or whole)
-        # Packed candidates have two blocks at a time on the device.
+        # Models with plain weights; beside them, packed candidates have two blocks at a time on the device.
+        plain = min(models, 2.0) if self.placement.pair else 1.0
         each = 2 * whole / self.shape.blocks if self.placement.packed else whole
         # An accelerator's logits are computed in 16 bits and compared in 32.
-        size = there + (models - 1) * each + more_bytes
+        size = plain * there + (models - plain) * each + more_bytes
         size += logits * self._logits_bound * (1.0 if self._on_cpu else 1.5)
         if self._on_cpu:
             return StageCost(work.seconds(self.speed), _BASE_BYTES + size, name=name)
-        pinned = min(whole - there, self.placement.pinned_bytes)
-        seconds = (work + Work(copied=readings * (whole - there - pinned))).seconds(self.speed)
-        host: float = _CUDA_BYTES + pinned
-        if self.placement.packed:
-            # The codes of one candidate are on the GPU, those of others in host memory.
-            size += min(models - 1, 1) * packed_bytes(self.shape)
-            host += max(models - 2, 0) * packed_bytes(self.shape)
-        return StageCost(seconds, host, taken_bytes(size, self.device), name=name)
+        # The codes of one packed candidate are on the GPU unless they are away, those of others in host memory.
+        codes = packed_bytes(self.shape) if self.placement.packed else 0.0
+        near = 0.0 if self.placement.away else min(models - plain, 1)
+        away = (models - plain - near) * codes
+        pinned = plain * min(whole - there, self.placement.pinned_bytes)
+        work = work + Work(copied=readings * (plain * (whole - there) - pinned), pinned=readings * away)
+        device_bytes = taken_bytes(size + near * codes, self.device)
+        return StageCost(work.seconds(self.speed), _CUDA_BYTES + pinned + away, device_bytes, name=name)
 
     def loading(self) -> StageCost:
         """Reading weights from disk and checking them for NaN."""

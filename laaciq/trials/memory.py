@@ -11,7 +11,7 @@ import torch
 
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models.loading import pick_device
-from laaciq.quantization.tuning import BATCH_TOKENS
+from laaciq.quantization.tuning import tuned_bytes
 from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape
 
@@ -64,12 +64,14 @@ def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
 class Placement:
     """`most_bytes` of the original's weights may be on the device, None if all are. Blocks that do not fit are offloaded: at most
     `pinned_bytes` of them to pinned host memory, the others stay in their files. If candidates are `packed`, their blocks are dequantized when
-    they run.
+    they run; where they are also `away`, room for their codes is in host memory alone. Of a `pair`, each model is placed like this.
     """
 
     most_bytes: int | None = None
     packed: bool = False
     pinned_bytes: int = 0
+    away: bool = False
+    pair: bool = False
 
 
 def place_weights(
@@ -85,24 +87,65 @@ def place_weights(
     width = number_bytes or usual_bytes(device)
     room = bound - working_bytes(shape, device, width)
     size = width * shape.parameters
-    if room >= size and device.type == "cuda" and limits.host is not None:
-        raise BadOption("--host-memory has no effect here: all weights fit on the GPU, so leave it out")
     if room >= size:
+        _refuse_host_limit(device, limits)
         return Placement(packed=room < _MODELS * size)
     least = least_bytes(shape, device, width)
     if bound < least:
         raise TooLittleMemory(_too_little(least, device, limits))
     if device.type == "cpu":
         return Placement(int(room), packed=True)
-    host = limits.host or free_memory(torch.device("cpu")) or 0
-    return Placement(int(room), packed=True, pinned_bytes=int(_PINNED * host))
+    host = _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
+    alone = _fewest_weights(shape, width)
+    if room >= alone:
+        return Placement(int(room), packed=True, pinned_bytes=int(host))
+    codes = packed_bytes(shape)
+    if host < codes:
+        raise TooLittleMemory(_too_little_for_codes(codes / _PINNED, taken_bytes(bound - room + alone, device), limits))
+    return Placement(int(alone), packed=True, pinned_bytes=int(host - codes), away=True)
+
+
+def place_pair(
+    shape: ModelShape, device: torch.device, limits: MemoryLimits, number_bytes: int | None = None
+) -> Placement:
+    """As `place_weights`, for two models with plain weights that are only measured: they share the room."""
+    bound = device_bound(device, limits)
+    if bound is None:
+        return Placement(pair=True)
+    width = number_bytes or usual_bytes(device)
+    room = bound - measuring_bytes(shape, device, width)
+    if room >= 2 * width * shape.parameters:
+        _refuse_host_limit(device, limits)
+        return Placement(pair=True)
+    least = bound - room + 2 * _fewest_weights(shape, width)
+    if bound < least:
+        raise TooLittleMemory(_too_little(least, device, limits))
+    host = 0.0 if device.type == "cpu" else _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
+    return Placement(int(room / 2), packed=True, pinned_bytes=int(host / 2), pair=True)
+
+
+def _refuse_host_limit(device: torch.device, limits: MemoryLimits) -> None:
+    """Where nothing is offloaded, it would bound nothing beside a GPU."""
+    if device.type == "cuda" and limits.host is not None:
+        raise BadOption("--host-memory has no effect here: all weights fit on the GPU, so leave it out")
 
 
 def least_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
-    """Memory of the work with one block at a time: three blocks, two of which come and go, and all that is outside blocks."""
+    """Memory of the work with the fewest weights on the device, and with the codes of what is tuned in host memory."""
+    return working_bytes(shape, device, number_bytes, away=True) + _fewest_weights(shape, number_bytes)
+
+
+def _fewest_weights(shape: ModelShape, number_bytes: int) -> float:
+    """Three blocks, two of which come and go, and all that is outside blocks."""
     blocks = [number_bytes * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
-    outside = number_bytes * shape.parameters - sum(blocks)
-    return working_bytes(shape, device, number_bytes) + outside + 3 * max(blocks)
+    return number_bytes * shape.parameters - sum(blocks) + 3 * max(blocks)
+
+
+def _too_little_for_codes(host: float, gpu: float, limits: MemoryLimits) -> str:
+    """The host memory that codes need, or the GPU memory that would hold them."""
+    wanted, size = (math.ceil(needed / 2**30 * 10) / 10 for needed in (host, gpu))
+    more = f"--host-memory {wanted:g}GB or more" if limits.host is not None else f"{wanted:g} GB of free host memory"
+    return f"packed codes fit neither on the GPU nor in host memory: give {more}, or {size:g} GB of GPU memory"
 
 
 def _too_little(needed: float, device: torch.device, limits: MemoryLimits) -> str:
@@ -133,29 +176,33 @@ def usual_bytes(device: torch.device) -> int:
     return 4 if device.type == "cpu" else 2
 
 
-def working_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
-    """Memory beside weights that the largest stage needs: logits of two models, or second moments of the widest layer with their factors in
-    float64; outputs of all blocks for a batch, and what is inside a block; on a GPU, what is tuned, which is more than for a packed candidate.
+def measuring_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
+    """Memory beside weights to measure: logits of two models, outputs of all blocks for a batch, and what is inside a block."""
+    tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
+    return _logit_bytes(shape, tokens) + _reading_bytes(shape, tokens, number_bytes)
+
+
+def working_bytes(shape: ModelShape, device: torch.device, number_bytes: int, *, away: bool = False) -> float:
+    """Memory beside weights that the largest stage needs: `measuring_bytes`, with second moments of the widest layer and their factors in
+    float64 instead of logits if they are larger; on a GPU, what is tuned, which is more than for a packed candidate, with its codes unless they
+    are `away`.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
+    reading = max(_logit_bytes(shape, tokens), 44 * shape.widest**2) + _reading_bytes(shape, tokens, number_bytes)
+    if device.type == "cpu":
+        return reading
+    return max(reading, tuned_bytes(shape) + (0 if away else packed_bytes(shape)))
+
+
+def _logit_bytes(shape: ModelShape, tokens: int) -> float:
+    """Logits of two models, and room to compare them."""
+    return 2.5 * 4 * tokens * shape.vocabulary
+
+
+def _reading_bytes(shape: ModelShape, tokens: int, number_bytes: int) -> float:
     outputs = number_bytes * tokens * shape.blocks * shape.width
-    # Logits of two models, and room to compare them.
-    logits = 2.5 * 4 * tokens * shape.vocabulary
     inside = 4 * tokens * (6 * shape.width + 3 * shape.widest)
-    reading = max(logits, 44 * shape.widest**2) + outputs + inside
-    return reading if device.type == "cpu" else max(reading, tuning_bytes(shape))
-
-
-def tuning_bytes(shape: ModelShape) -> float:
-    """GPU memory of tuning beside the original: packed codes; scales with their gradients and the optimizer's state; everything outside the
-    blocks in float32 and copied; a block in float32 with its gradients; a batch's activations and logits.
-    """
-    scales = 0.4 * shape.weights
-    outside = 6 * (shape.parameters - shape.weights)
-    block = 10 * max(sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices)
-    tokens = 4 * BATCH_TOKENS
-    inside = tokens * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
-    return packed_bytes(shape) + scales + outside + block + inside
+    return outputs + inside
 
 
 def packed_bytes(shape: ModelShape) -> float:

@@ -40,7 +40,7 @@ Value = TypeVar("Value")
 class OpenedModel:
     """The model is loaded when it is first needed: a command that is up to date loads none. Without `out`, results are kept in memory. In a
     `with` block the folder `out` is this session's alone. `workers` measure; what they find is kept by this process. `allow_left_alone` is
-    None if nothing is quantized."""
+    None if nothing is quantized. With `pair`, another model with plain weights is measured beside it."""
 
     folder: ModelFolder
     split: Split
@@ -54,6 +54,7 @@ class OpenedModel:
     workers: Workers = field(default_factory=ThisProcess)
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     allow_left_alone: bool | None = None
+    pair: bool = False
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     _reserved: tuple[int, Cost] | None = field(default=None, init=False, repr=False)
@@ -136,12 +137,23 @@ class OpenedModel:
 
     def loaded_by(self, read: Callable[..., LanguageModel]) -> LanguageModel:
         """The model as `read` loads it, with its weights where there is room for them."""
+        tokenizer = self.costs.model.tokenizer if "costs" in self.__dict__ else None
+        return read(self.folder, tokenizer=tokenizer, **self._where())
+
+    def load_beside(self, folder: ModelFolder) -> LanguageModel:
+        """The other model of a pair."""
+        return load(folder, **self._where())
+
+    def _where(self) -> dict[str, Any]:
+        """How a model is loaded: where there is room for its weights, and torch then takes no more."""
         placement = self.placement
         bound_allocator(self.place, self.limits)
-        return read(
-            self.folder, device=self.device, dtype=named_dtype(self.options.dtype), most_bytes=placement.most_bytes,
-            pinned_bytes=placement.pinned_bytes, tokenizer=self.costs.model.tokenizer if "costs" in self.__dict__ else None,
-        )  # fmt: skip
+        return {
+            "device": self.device,
+            "dtype": named_dtype(self.options.dtype),
+            "most_bytes": placement.most_bytes,
+            "pinned_bytes": placement.pinned_bytes,
+        }
 
     @cached_property
     def placement(self) -> Placement:
@@ -183,7 +195,7 @@ class OpenedModel:
 
     @cached_property
     def costs(self) -> CostModel:
-        return CostModel.of(self.folder, self.options, self.place, self.limits)
+        return CostModel.of(self.folder, self.options, self.place, self.limits, pair=self.pair)
 
     def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
         """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice, or if too

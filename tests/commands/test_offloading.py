@@ -22,8 +22,9 @@ OPTIONS = {"passages": 3, "served_bound": 100, "device": "cpu", "budget": 4.0}
 @pytest.fixture
 def one_block_at_a_time(monkeypatch):
     """As if there were room for nothing else. Tiny models have small blocks, and the work beside them is large."""
-    placement = memory.Placement(1, packed=True)
-    monkeypatch.setattr("laaciq.trials.estimate.place_weights", lambda *_: placement)
+    for place, pair in (("place_weights", False), ("place_pair", True)):
+        placement = memory.Placement(1, packed=True, pair=pair)
+        monkeypatch.setattr(f"laaciq.trials.estimate.{place}", lambda *_, placement=placement: placement)
 
 
 def run(model, out, texts, **options):
@@ -98,6 +99,37 @@ def test_other_verbs_give_the_same_offloaded(tmp_path, request):
     expected = results()
     request.getfixturevalue("one_block_at_a_time")
     assert results(host_memory="4GB") == expected
+
+
+@pytest.mark.parametrize("kind", ["ours", "with tables", "of another library", "plain"])
+def test_a_checkpoint_is_evaluated_with_one_block_of_each_model_at_a_time(kind, tmp_path, texts, request, monkeypatch):
+    shape = {"num_hidden_layers": 6, "num_key_value_heads": 4, "hidden_size": 64, "intermediate_size": 96}
+    model, checkpoint = save_tiny("llama", tmp_path / "model", **shape), tmp_path / "checkpoint"
+    if kind == "plain":
+        save_tiny("llama", checkpoint, seed=1, **shape)
+    elif kind == "of another library":
+        laaciq.quantize(model, out=tmp_path / "ours", method="rtn", bits=4, group_size=32)
+        laaciq.export(tmp_path / "ours", format="gptq", out=checkpoint)
+    else:
+        tables = {"method": "adaptive", "table_overhead": 1.0, "texts": texts, "served_bound": 100}
+        made = laaciq.quantize(
+            model, out=checkpoint, bits=3, **(tables if kind == "with tables" else {"method": "rtn"})
+        )
+        assert bool(made.plans.plans[""].tables) == (kind == "with tables")
+
+    def evaluated(**options):
+        whole = laaciq.evaluate(checkpoint, against=model, texts=texts, passages=3, served_bound=100, **options)
+        return whole.model_dump(exclude={"command"})
+
+    expected = evaluated()
+    request.getfixturevalue("one_block_at_a_time")
+    fetched = []
+    fetch = offloading.OffloadedBlocks.present
+    monkeypatch.setattr(
+        offloading.OffloadedBlocks, "present", lambda self, index: fetched.append(id(self)) or fetch(self, index)
+    )
+    assert evaluated(host_memory="4GB") == expected
+    assert len(set(fetched)) == 2
 
 
 def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, monkeypatch):

@@ -11,7 +11,7 @@ from laaciq.models import find_model
 from laaciq.options import MeasureOptions, WeightOptions
 from laaciq.planning.estimate import estimate_stages
 from laaciq.trials.estimate import CostModel
-from laaciq.trials.memory import Placement
+from laaciq.trials.memory import Placement, packed_bytes
 from tests.families import save_family
 from tests.tiny import save_tiny
 
@@ -34,21 +34,25 @@ def seconds(folder, split, device, **options):
 
 
 def test_an_accelerator_computes_while_operations_are_started():
-    work = Work(products=3e14, elements=1e11, calls=2e5, copied=1e10)
+    work = Work(products=3e14, elements=1e11, calls=2e5, copied=1e10, pinned=4e10)
     assert (work * 2).seconds(SPEED) == 2 * (3 + 1 + 2)
-    assert work.seconds(replace(SPEED, copied=1e9)) == 4 + 10
-    assert (work + Work(calls=9e5)).seconds(replace(SPEED, copied=1e9)) == 11 + 10
+    accelerator = replace(SPEED, copied=1e9, pinned=8e9)
+    assert work.seconds(accelerator) == 4 + 10 + 5
+    assert (work + Work(calls=9e5)).seconds(accelerator) == 11 + 10 + 5
 
 
 def test_blocks_that_are_read_from_files_cost_time(tmp_path, split):
     """Every time; those in pinned memory are there in time."""
     costs = CostModel.of(find_model(save_tiny("llama", tmp_path)), MeasureOptions(), torch.device("cpu"))
-    costs = replace(costs, device=torch.device("cuda"), speed=replace(SPEED, copied=1e6))
+    costs = replace(costs, device=torch.device("cuda"), speed=replace(SPEED, copied=1e6, pinned=1e7))
     options = WeightOptions(method="planned", effort="fast")
 
+    def costs_of(*placement, **more):
+        placed = replace(costs, placement=Placement(*placement, **more))
+        return {stage.name: stage for stage in estimate_stages(placed, split, options, last="checkpoint")}
+
     def stages(most_bytes, pinned_bytes=0):
-        placed = replace(costs, placement=Placement(most_bytes, packed=True, pinned_bytes=pinned_bytes))
-        return {stage.name: stage.seconds for stage in estimate_stages(placed, split, options, last="checkpoint")}
+        return {name: stage.seconds for name, stage in costs_of(most_bytes, True, pinned_bytes).items()}
 
     # A quarter of the weights, and the rest in pinned memory or in files.
     there, rest = costs.model_bytes // 4, costs.model_bytes - costs.model_bytes // 4
@@ -61,6 +65,14 @@ def test_blocks_that_are_read_from_files_cost_time(tmp_path, split):
     assert read_often == [
         "profile", "curvature", "second moments", "rounding of 2 plans", "validation of 2 plans", "tuning",
     ]  # fmt: skip
+    # Codes that are away cost time where candidates run, and host memory instead of the GPU's.
+    near, away = (costs_of(there, True, rest, away=away) for away in (False, True))
+    codes = packed_bytes(costs.shape)
+    for name, stage in near.items():
+        runs = name in ("validation of 2 plans", "tuning")
+        assert (away[name].seconds > stage.seconds + 0.99 * codes / 1e7) == runs
+        assert away[name].memory_bytes - stage.memory_bytes == pytest.approx(codes if runs else 0)
+        assert (away[name].device_bytes < stage.device_bytes) == runs
 
 
 def test_curvature_on_an_accelerator_counts_the_batches_that_run(tmp_path, split):

@@ -10,7 +10,16 @@ from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models import dissect
 from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape
-from laaciq.trials.memory import MemoryLimits, packed_bytes, parse_bytes, place_weights, taken_bytes, working_bytes
+from laaciq.trials.memory import (
+    MemoryLimits,
+    measuring_bytes,
+    packed_bytes,
+    parse_bytes,
+    place_pair,
+    place_weights,
+    taken_bytes,
+    working_bytes,
+)
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 GB = 2**30
@@ -24,13 +33,14 @@ def free(monkeypatch):
     return memory
 
 
-def llama(width, feed_forward, blocks):
+def llama(width, feed_forward, blocks, key_values=None):
     config = AutoConfig.for_model(
         "llama",
         hidden_size=width,
         intermediate_size=feed_forward,
         num_hidden_layers=blocks,
-        num_attention_heads=blocks,
+        num_attention_heads=width // 128,
+        num_key_value_heads=key_values,
         vocab_size=32000,
     )
     with torch.device("meta"):
@@ -61,10 +71,51 @@ def test_a_packed_candidate_has_room_beside_the_original(size, shape):
     assert taken_bytes(original + 2 * packed_bytes(shape) + logits, GPU) < size * GB
 
 
+def test_two_plain_models_share_the_room(shape):
+    size = 2 * shape.parameters
+    both, halves = (place_pair(shape, GPU, MemoryLimits(gpu=gpu * GB)) for gpu in (48, 24))
+    assert (both.most_bytes, both.pinned_bytes, both.pair) == (None, 0, True)
+    assert 0.3 * size < halves.most_bytes < size
+    assert 2 * (size - halves.most_bytes) < 2 * halves.pinned_bytes < 64 * GB
+    assert taken_bytes(2 * halves.most_bytes + measuring_bytes(shape, GPU, 2), GPU) <= 24 * GB
+    # What is measured alone needs less than what is also tuned.
+    assert 2 * halves.most_bytes > place_weights(shape, GPU, MemoryLimits(gpu=24 * GB)).most_bytes
+    with pytest.raises(TooLittleMemory, match="give --gpu-memory"):
+        place_pair(shape, GPU, MemoryLimits(gpu=4 * GB))
+    with pytest.raises(BadOption, match="--host-memory has no effect here"):
+        place_pair(shape, GPU, MemoryLimits(gpu=48 * GB, host=8 * GB))
+    assert place_pair(shape, CPU, MemoryLimits()).most_bytes is None
+    assert place_pair(shape, CPU, MemoryLimits(host=24 * GB)).pinned_bytes == 0
+
+
 def test_13_billion_weights_fit_in_24_gigabytes():
     shape = llama(5120, 13824, 40)
     placement = place_weights(shape, GPU, MemoryLimits(gpu=24 * GB, host=64 * GB))
     assert placement.pinned_bytes > 2 * shape.parameters - placement.most_bytes
+
+
+def test_70_billion_weights_fit_in_80_gigabytes_with_codes_in_host_memory(free):
+    shape = llama(8192, 28672, 80, key_values=8)
+    free["cpu"] = 32 * GB
+    with pytest.raises(TooLittleMemory, match="fit neither on the GPU nor in host memory") as refused:
+        place_weights(shape, GPU, MemoryLimits(gpu=80 * GB))
+    host, gpu = re.findall(r"give ([\d.]+) GB of free host memory, or ([\d.]+) GB of GPU memory", str(refused.value))[0]
+    free |= {"cpu": int(float(host) * GB), "cuda": 160 * GB}
+    away = place_weights(shape, GPU, MemoryLimits(gpu=80 * GB))
+    assert away.away and away.packed
+    assert (
+        away.most_bytes + working_bytes(shape, GPU, 2, away=True)
+        < 74 * GB
+        < away.most_bytes + working_bytes(shape, GPU, 2)
+    )
+    # Codes and offloaded weights share what may be pinned.
+    assert 0 <= away.pinned_bytes < 0.1 * GB
+    free["cpu"] *= 2
+    more = place_weights(shape, GPU, MemoryLimits(gpu=80 * GB))
+    assert more.pinned_bytes == pytest.approx(packed_bytes(shape), rel=0.01)
+    with pytest.raises(TooLittleMemory, match=rf"give --host-memory {host}GB or more"):
+        place_weights(shape, GPU, MemoryLimits(gpu=80 * GB, host=32 * GB))
+    assert not place_weights(shape, GPU, MemoryLimits(gpu=int(float(gpu) * GB))).away
 
 
 def test_no_bound_makes_more_memory_free_than_there_is(shape, free):
