@@ -101,15 +101,12 @@ def test_other_verbs_give_the_same_offloaded(tmp_path, request):
     assert results(host_memory="4GB") == expected
 
 
-@pytest.mark.parametrize("kind", ["ours", "with tables", "of another library", "plain"])
+@pytest.mark.parametrize("kind", ["ours", "with tables", "plain"])
 def test_a_checkpoint_is_evaluated_with_one_block_of_each_model_at_a_time(kind, tmp_path, texts, request, monkeypatch):
     shape = {"num_hidden_layers": 6, "num_key_value_heads": 4, "hidden_size": 64, "intermediate_size": 96}
     model, checkpoint = save_tiny("llama", tmp_path / "model", **shape), tmp_path / "checkpoint"
     if kind == "plain":
         save_tiny("llama", checkpoint, seed=1, **shape)
-    elif kind == "of another library":
-        laaciq.quantize(model, out=tmp_path / "ours", method="rtn", bits=4, group_size=32)
-        laaciq.export(tmp_path / "ours", format="gptq", out=checkpoint)
     else:
         tables = {"method": "adaptive", "table_overhead": 1.0, "texts": texts, "served_bound": 100}
         made = laaciq.quantize(
@@ -130,6 +127,22 @@ def test_a_checkpoint_is_evaluated_with_one_block_of_each_model_at_a_time(kind, 
     )
     assert evaluated(host_memory="4GB") == expected
     assert len(set(fetched)) == 2
+
+
+def test_another_librarys_checkpoint_shares_the_room_of_a_gpu_alone(tmp_path, texts, request, monkeypatch):
+    """On a CPU its dequantized weights would be in memory whatever the bound."""
+    shape = {"num_key_value_heads": 4, "hidden_size": 64, "intermediate_size": 96}
+    model, checkpoint = save_tiny("llama", tmp_path / "model", **shape), tmp_path / "checkpoint"
+    laaciq.quantize(model, out=tmp_path / "ours", method="rtn", bits=4, group_size=32)
+    laaciq.export(tmp_path / "ours", format="gptq", out=checkpoint)
+    options = {"against": model, "texts": texts, "passages": 3, "served_bound": 100, "device": "cpu"}
+    expected = laaciq.evaluate(checkpoint, **options)
+    with pytest.raises(BadOption, match="--host-memory cannot bound this on a CPU"):
+        laaciq.evaluate(checkpoint, host_memory="4GB", **options)
+    request.getfixturevalue("one_block_at_a_time")
+    # As on a GPU, where what is free decides.
+    monkeypatch.setattr(Settings, "limits", memory.MemoryLimits(host=2**32))
+    assert laaciq.evaluate(checkpoint, **options).languages == expected.languages
 
 
 def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, monkeypatch):
