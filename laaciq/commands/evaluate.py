@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Unpack
 
 from laaciq.commands.opening import open_session
-from laaciq.commands.settings import Settings, read_keywords, spells_out
+from laaciq.commands.settings import read_keywords, spells_out
 from laaciq.errors import BadOption
 from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model
-from laaciq.models.loading import pick_device, skeleton
+from laaciq.models.loading import skeleton
 from laaciq.options import CHECKPOINT_METHOD, EvaluateOptions
 from laaciq.options.keywords import EvaluateKeywords
 from laaciq.quantization.checkpoint import read_plan
@@ -33,16 +33,14 @@ def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[
     chosen, settings = read_keywords(EvaluateOptions, keywords, checkpoint=checkpoint, against=against)
     folder = find_model(chosen.checkpoint)
     ours = (folder.quantization or {}).get("quant_method") == CHECKPOINT_METHOD
-    if not ours and (folder.quantization or folder.gguf_file) and pick_device(settings.device).type == "cpu":
-        _refuse_host_limit(settings)
     with replace(open_session(chosen, settings), pair=not ours) as session:
         test = session.split.test
         session.announce(
             f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
             [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
         )
-        # Ours stays packed where memory does not suffice for the original as a whole.
-        packed = ours and session.placement.most_bytes is not None
+        # Ours stays packed where memory does not suffice for several models.
+        packed = ours and session.placement.packed
         quantized = skeleton(folder) if packed else session.load_beside(folder)
         _require_same_tokens(session.original, quantized)
         candidate: Candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
@@ -57,13 +55,6 @@ def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[
         session.store.write("report.html", html_report(findings))
         session.store.finish()
     return evaluation
-
-
-def _refuse_host_limit(settings: Settings) -> None:
-    if settings.host_memory is not None:
-        raise BadOption(
-            "--host-memory cannot bound this on a CPU: weights of another library are dequantized into host memory as a whole; leave it out"
-        )
 
 
 def _require_same_tokens(original: LanguageModel, quantized: LanguageModel) -> None:

@@ -93,6 +93,11 @@ class ModelFolder:
         return None if (configuration := self.configuration) is None else configuration.quantization_config
 
     @property
+    def is_plain(self) -> bool:
+        """Are its weights stored as they are? Those of GGUF and of quantized checkpoints are dequantized when they are read."""
+        return self.gguf_file is None and self.quantization is None
+
+    @property
     def fingerprint(self) -> str:
         """A digest that changes with any file of the model."""
         digest = hashlib.sha256()

@@ -18,6 +18,7 @@ from laaciq.engine.recipe import RECIPE
 from laaciq.engine.run_folder import RunFolder
 from laaciq.engine.store import MemoryStore, Store, SubStore, key_of
 from laaciq.engine.workers import ThisProcess, Workers
+from laaciq.errors import TooLittleMemory
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
 from laaciq.models.left_alone import announced_left_alone
 from laaciq.models.loading import default_dtype, device_kind, named_dtype, pick_device
@@ -138,15 +139,20 @@ class OpenedModel:
     def loaded_by(self, read: Callable[..., LanguageModel]) -> LanguageModel:
         """The model as `read` loads it, with its weights where there is room for them."""
         tokenizer = self.costs.model.tokenizer if "costs" in self.__dict__ else None
-        return read(self.folder, tokenizer=tokenizer, **self._where())
+        return read(self.folder, tokenizer=tokenizer, **self._where(self.folder))
 
     def load_beside(self, folder: ModelFolder) -> LanguageModel:
         """The other model of a pair."""
-        return load(folder, **self._where())
+        return load(folder, **self._where(folder))
 
-    def _where(self) -> dict[str, Any]:
+    def _where(self, folder: ModelFolder) -> dict[str, Any]:
         """How a model is loaded: where there is room for its weights, and torch then takes no more."""
         placement = self.placement
+        if self.place.type == "cpu" and placement.most_bytes is not None and not folder.is_plain:
+            raise TooLittleMemory(
+                f"--host-memory does not suffice for {folder.name}: its weights are dequantized into host memory as a whole; give more, or "
+                "leave it out"
+            )
         bound_allocator(self.place, self.limits)
         return {
             "device": self.device,

@@ -83,16 +83,14 @@ def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_
 
 
 def test_other_verbs_give_the_same_offloaded(tmp_path, request):
-    """A profile of the original and of a checkpoint; a study that rounds on text."""
+    """A profile; a study that rounds on text."""
     texts = write_short_texts(tmp_path / "texts", ["eng", "swa"], passages=30)
-    model, checkpoint = save_tiny("llama", tmp_path / "model"), tmp_path / "checkpoint"
-    laaciq.quantize(model, out=checkpoint, method="rtn", bits=4)
+    model = save_tiny("llama", tmp_path / "model")
     mixing = {"texts": texts, "served_bound": 100, "passages": 3, "rounds": 0, "calibration_passages": (1,)}
 
     def results(**options):
         return [
             laaciq.profile(model, texts=texts, predictive=True, **options),
-            laaciq.profile(checkpoint, texts=texts, **options),
             laaciq.mixture(model, **mixing, **options).model_dump(exclude={"command"}),
         ]
 
@@ -129,20 +127,20 @@ def test_a_checkpoint_is_evaluated_with_one_block_of_each_model_at_a_time(kind, 
     assert len(set(fetched)) == 2
 
 
-def test_another_librarys_checkpoint_shares_the_room_of_a_gpu_alone(tmp_path, texts, request, monkeypatch):
-    """On a CPU its dequantized weights would be in memory whatever the bound."""
+def test_weights_that_are_dequantized_as_a_whole_need_room_for_all(tmp_path, texts, one_block_at_a_time, monkeypatch):
     shape = {"num_key_value_heads": 4, "hidden_size": 64, "intermediate_size": 96}
-    model, checkpoint = save_tiny("llama", tmp_path / "model", **shape), tmp_path / "checkpoint"
-    laaciq.quantize(model, out=tmp_path / "ours", method="rtn", bits=4, group_size=32)
-    laaciq.export(tmp_path / "ours", format="gptq", out=checkpoint)
-    options = {"against": model, "texts": texts, "passages": 3, "served_bound": 100, "device": "cpu"}
-    expected = laaciq.evaluate(checkpoint, **options)
-    with pytest.raises(BadOption, match="--host-memory cannot bound this on a CPU"):
-        laaciq.evaluate(checkpoint, host_memory="4GB", **options)
-    request.getfixturevalue("one_block_at_a_time")
-    # As on a GPU, where what is free decides.
-    monkeypatch.setattr(Settings, "limits", memory.MemoryLimits(host=2**32))
-    assert laaciq.evaluate(checkpoint, **options).languages == expected.languages
+    model, ours, theirs = (tmp_path / name for name in ("model", "ours", "theirs"))
+    save_tiny("llama", model, **shape)
+    laaciq.quantize(model, out=ours, method="rtn", bits=4, group_size=32)
+    laaciq.export(ours, format="gptq", out=theirs)
+    options = {"texts": texts, "passages": 3, "served_bound": 100, "device": "cpu"}
+    with pytest.raises(TooLittleMemory, match="dequantized into host memory as a whole; give more"):
+        laaciq.evaluate(theirs, against=model, host_memory="4GB", **options)
+    with pytest.raises(TooLittleMemory, match=r"--host-memory does not suffice for .*ours"):
+        laaciq.profile(ours, texts=texts, host_memory="4GB", device="cpu")
+    monkeypatch.undo()
+    whole = laaciq.evaluate(theirs, against=model, **options)
+    assert laaciq.evaluate(theirs, against=model, host_memory="8GB", **options).languages == whole.languages
 
 
 def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, monkeypatch):
