@@ -78,7 +78,7 @@ def _reversed_factor(moments: torch.Tensor) -> torch.Tensor:
     if not moments.isfinite().all():
         raise BrokenModel(
             "a layer reads NaN or infinite numbers on this calibration text, so it cannot be rounded: give --dtype float32 if the model "
-            "overflows in 16 bits, or copy it again"
+            "overflows in 16 bits, or copy the model again"
         )
     damping = DAMPING * moments.diagonal().double().mean().clamp_min(1e-30)
     while True:

@@ -69,8 +69,8 @@ def constants(packing: Packing) -> dict[str, int | bool]:
 
 
 def device_of(tensor: torch.Tensor) -> AbstractContextManager[object]:
-    """Triton starts kernels on the current device, which is rarely changed: that takes as long as it takes to start one. Its interpreter reads
-    tensors of the CPU.
+    """Triton starts kernels on the current device. It is changed only where it must be: that takes as long as starting a kernel. Triton's
+    interpreter reads tensors of the CPU.
     """
     if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
         return nullcontext()
