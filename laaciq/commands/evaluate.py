@@ -13,7 +13,7 @@ from laaciq.evaluation.results import Evaluation
 from laaciq.evaluation.trial import evaluate_trial
 from laaciq.models import LanguageModel, find_model
 from laaciq.models.loading import skeleton
-from laaciq.options import CHECKPOINT_METHOD, EvaluateOptions
+from laaciq.options import EvaluateOptions
 from laaciq.options.keywords import EvaluateKeywords
 from laaciq.quantization.checkpoint import read_plan
 from laaciq.quantization.plan import PlanSet
@@ -32,21 +32,22 @@ def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[
     """
     chosen, settings = read_keywords(EvaluateOptions, keywords, checkpoint=checkpoint, against=against)
     folder = find_model(chosen.checkpoint)
-    ours = (folder.quantization or {}).get("quant_method") == CHECKPOINT_METHOD
-    with replace(open_session(chosen, settings), pair=not ours) as session:
+    with replace(open_session(chosen, settings), pair=not folder.is_ours) as session:
         test = session.split.test
         session.announce(
             f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
             [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
         )
         # Ours stays packed where memory does not suffice for several models.
-        packed = ours and session.placement.packed
+        packed = folder.is_ours and session.placement.packed
         quantized = skeleton(folder) if packed else session.load_beside(folder)
         _require_same_tokens(session.original, quantized)
-        candidate: Candidate = LoadedModel("evaluated", folder.fingerprint, quantized)
+        name, key = "evaluated", folder.fingerprint
+        candidate: Candidate
         if packed:
-            plans = PlanSet(plans={"": read_plan(folder.path)})
-            candidate = Checkpoints(candidate.name, candidate.key, plans, folder.path.absolute())
+            candidate = Checkpoints(name, key, PlanSet(plans={"": read_plan(folder.path)}), folder.path.absolute())
+        else:
+            candidate = LoadedModel(name, key, quantized)
         (measured,) = session.measure([candidate], test)
         evaluation = evaluate_trial(session, measured, test, quantized=str(checkpoint))
         session.store.write("evaluation.json", evaluation.model_dump_json(indent=1))

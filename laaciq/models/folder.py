@@ -93,6 +93,11 @@ class ModelFolder:
         return None if (configuration := self.configuration) is None else configuration.quantization_config
 
     @property
+    def is_ours(self) -> bool:
+        """Did laaciq quantize it?"""
+        return (self.quantization or {}).get("quant_method") == CHECKPOINT_METHOD
+
+    @property
     def is_plain(self) -> bool:
         """Are its weights stored as they are? Those of GGUF and of quantized checkpoints are dequantized when they are read."""
         return self.gguf_file is None and self.quantization is None
@@ -140,8 +145,7 @@ def _checked(folder: ModelFolder) -> ModelFolder:
             require_file(path, COPY_AGAIN, within=folder.path)
     configuration = read_configuration(folder.path)
     other_file = (configuration.model_extra or {}).get("transformers_weights")
-    ours = (configuration.quantization_config or {}).get("quant_method") == CHECKPOINT_METHOD
-    if other_file is not None and not ours:
+    if other_file is not None and not folder.is_ours:
         raise COPY_AGAIN.of(
             folder.path / CONFIG, f"names a file for the weights, transformers_weights = {other_file!r}"
         )

@@ -9,7 +9,6 @@ import torch
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel, ModelFolder, load
 from laaciq.models.foreign.parts import Parts
-from laaciq.options import CHECKPOINT_METHOD
 from laaciq.quantization.checkpoint import read_section
 from laaciq.quantization.checkpoint_checks import check_parts, layer_name
 from laaciq.quantization.plan import Plan
@@ -40,7 +39,5 @@ class _OurFormat:
 
 def load_dequantized(folder: ModelFolder, **how: Any) -> LanguageModel:
     """Load any model with plain weights: our checkpoints dequantized, others as `load` does. `how` are keyword arguments of `load`."""
-    settings = folder.quantization or {}
-    ours = settings.get("quant_method") == CHECKPOINT_METHOD
-    form = _OurFormat(read_section(folder.path).plan) if ours else None
+    form = _OurFormat(read_section(folder.path).plan) if folder.is_ours else None
     return load(folder, form=form, **how)

@@ -151,7 +151,7 @@ def tuned_bytes(shape: ModelShape) -> float:
     """
     scales = 0.4 * shape.weights
     outside = 6 * (shape.parameters - shape.weights)
-    block = 10 * max(sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices)
+    block = 10 * max(shape.block_weights)
     inside = 4 * BATCH_TOKENS * (10 * shape.width + 4 * shape.widest + 6 * shape.vocabulary)
     return scales + outside + block + inside
 

@@ -61,9 +61,14 @@ class ModelShape:
         return len(self.matrices)
 
     @property
+    def block_weights(self) -> list[int]:
+        """Weights of the linear layers of each block."""
+        return [sum(outputs * inputs for outputs, inputs in shapes) for shapes in self.matrices]
+
+    @property
     def weights(self) -> int:
         """Weights of all linear layers in the blocks."""
-        return sum(outputs * inputs for shapes in self.matrices for outputs, inputs in shapes)
+        return sum(self.block_weights)
 
     @property
     def widest(self) -> int:

@@ -222,7 +222,8 @@ class CostModel:
         readings: float = 0.0,
     ) -> StageCost:
         """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
-        device. `readings` is how often the original's blocks are read: those that lie in files cost time, those in pinned memory none.
+        device. `readings` is how often the blocks are read: those that lie in files cost time, those in pinned memory none. Candidates wait for
+        codes in host memory.
         """
         whole = self.model_bytes
         there = min(whole, self.placement.most_bytes or whole)

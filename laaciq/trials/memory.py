@@ -95,7 +95,7 @@ def place_weights(
         raise TooLittleMemory(_too_little(least, device, limits))
     if device.type == "cpu":
         return Placement(int(room), packed=True)
-    host = _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
+    host = _pinnable_bytes(limits)
     alone = _fewest_weights(shape, width)
     if room >= alone:
         return Placement(int(room), packed=True, pinned_bytes=int(host))
@@ -120,8 +120,12 @@ def place_pair(
     least = bound - room + 2 * _fewest_weights(shape, width)
     if bound < least:
         raise TooLittleMemory(_too_little(least, device, limits))
-    host = 0.0 if device.type == "cpu" else _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
+    host = 0.0 if device.type == "cpu" else _pinnable_bytes(limits)
     return Placement(int(room / 2), packed=True, pinned_bytes=int(host / 2), pair=True)
+
+
+def _pinnable_bytes(limits: MemoryLimits) -> float:
+    return _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
 
 
 def _refuse_host_limit(device: torch.device, limits: MemoryLimits) -> None:
@@ -137,8 +141,7 @@ def least_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> f
 
 def _fewest_weights(shape: ModelShape, number_bytes: int) -> float:
     """Three blocks, two of which come and go, and all that is outside blocks."""
-    blocks = [number_bytes * sum(outputs * inputs for outputs, inputs in matrices) for matrices in shape.matrices]
-    return number_bytes * shape.parameters - sum(blocks) + 3 * max(blocks)
+    return number_bytes * (shape.parameters - shape.weights + 3 * max(shape.block_weights))
 
 
 def _too_little_for_codes(host: float, gpu: float, limits: MemoryLimits) -> str:

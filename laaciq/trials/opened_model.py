@@ -142,7 +142,7 @@ class OpenedModel:
         return read(self.folder, tokenizer=tokenizer, **self._where(self.folder))
 
     def load_beside(self, folder: ModelFolder) -> LanguageModel:
-        """The other model of a pair."""
+        """Another model, with its weights where there is room for them beside this one."""
         return load(folder, **self._where(folder))
 
     def _where(self, folder: ModelFolder) -> dict[str, Any]:

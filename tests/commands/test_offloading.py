@@ -10,7 +10,7 @@ import torch
 import laaciq
 from laaciq.commands.settings import Settings
 from laaciq.errors import BadOption, TooLittleMemory
-from laaciq.models import offloading
+from laaciq.models import ModelFolder, offloading
 from laaciq.trials import memory
 from tests.short_texts import write_short_texts
 from tests.tiny import ARCHITECTURES, save_tiny
@@ -25,6 +25,12 @@ def one_block_at_a_time(monkeypatch):
     for place, pair in (("place_weights", False), ("place_pair", True)):
         placement = memory.Placement(1, packed=True, pair=pair)
         monkeypatch.setattr(f"laaciq.trials.estimate.{place}", lambda *_, placement=placement: placement)
+
+
+@pytest.fixture
+def as_beside_a_gpu(monkeypatch):
+    """On a CPU, weights that are dequantized as a whole are refused under a bound; beside a GPU they are offloaded."""
+    monkeypatch.setattr(ModelFolder, "is_plain", True)
 
 
 def run(model, out, texts, **options):
@@ -82,15 +88,18 @@ def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_
     assert 0 < most <= 2 * max(by_block)
 
 
+@pytest.mark.usefixtures("as_beside_a_gpu")
 def test_other_verbs_give_the_same_offloaded(tmp_path, request):
-    """A profile; a study that rounds on text."""
+    """A profile of the original and of a checkpoint; a study that rounds on text."""
     texts = write_short_texts(tmp_path / "texts", ["eng", "swa"], passages=30)
-    model = save_tiny("llama", tmp_path / "model")
+    model, checkpoint = save_tiny("llama", tmp_path / "model"), tmp_path / "checkpoint"
+    laaciq.quantize(model, out=checkpoint, method="rtn", bits=4)
     mixing = {"texts": texts, "served_bound": 100, "passages": 3, "rounds": 0, "calibration_passages": (1,)}
 
     def results(**options):
         return [
             laaciq.profile(model, texts=texts, predictive=True, **options),
+            laaciq.profile(checkpoint, texts=texts, **options),
             laaciq.mixture(model, **mixing, **options).model_dump(exclude={"command"}),
         ]
 
@@ -99,12 +108,16 @@ def test_other_verbs_give_the_same_offloaded(tmp_path, request):
     assert results(host_memory="4GB") == expected
 
 
-@pytest.mark.parametrize("kind", ["ours", "with tables", "plain"])
+@pytest.mark.usefixtures("as_beside_a_gpu")
+@pytest.mark.parametrize("kind", ["ours", "with tables", "of another library", "plain"])
 def test_a_checkpoint_is_evaluated_with_one_block_of_each_model_at_a_time(kind, tmp_path, texts, request, monkeypatch):
     shape = {"num_hidden_layers": 6, "num_key_value_heads": 4, "hidden_size": 64, "intermediate_size": 96}
     model, checkpoint = save_tiny("llama", tmp_path / "model", **shape), tmp_path / "checkpoint"
     if kind == "plain":
         save_tiny("llama", checkpoint, seed=1, **shape)
+    elif kind == "of another library":
+        laaciq.quantize(model, out=tmp_path / "ours", method="rtn", bits=4, group_size=32)
+        laaciq.export(tmp_path / "ours", format="gptq", out=checkpoint)
     else:
         tables = {"method": "adaptive", "table_overhead": 1.0, "texts": texts, "served_bound": 100}
         made = laaciq.quantize(
