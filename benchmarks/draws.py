@@ -14,7 +14,7 @@ from laaciq.engine.progress import Advance, TerminalProgress
 from laaciq.engine.store import MemoryStore
 from laaciq.engine.workers import make_workers
 from laaciq.models import find_model
-from laaciq.models.loading import pick_device
+from laaciq.models.computing import pick_device
 from laaciq.options import MeasureOptions
 from laaciq.trials.session import Session
 

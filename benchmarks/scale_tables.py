@@ -12,7 +12,7 @@ import torch
 from benchmarks.scale_fit import FAIR_ERROR, Fit, all_fits, choose_fit
 from benchmarks.scale_rows import FAST, GPTQ, KINDS, PEER, STREAMED, ScaleRow
 from benchmarks.scale_shapes import PREDICTED, find_shape
-from laaciq.trials.memory import least_bytes, taken_bytes, usual_bytes
+from laaciq.trials.memory import least_bytes, taken_bytes
 
 GIB = 2**30
 # Aims: seconds, GiB, and ratios.
@@ -181,7 +181,7 @@ def _larger(fits: list[Fit], rows: list[ScaleRow]) -> Iterator[str]:
     for shape in PREDICTED:
         ends = min(fit(shape) for fit in fits), max(fit(shape) for fit in fits)
         parts = [1 - share + share / min(gpus, languages) for gpus in GPUS] + [ceil(TRIALS / gpus) for gpus in GPUS]
-        least = taken_bytes(least_bytes(shape.costed(), gpu, usual_bytes(gpu)), gpu)
+        least = taken_bytes(least_bytes(shape.costed(), gpu, torch.bfloat16.itemsize), gpu)
         spans = [" to ".join(_hours(part * seconds) for seconds in ends) for part in parts]
         yield f"| {shape.name} | {_gib(shape.bytes)} | {_gib(least)} | {' | '.join(spans)} |"
 

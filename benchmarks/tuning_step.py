@@ -30,7 +30,8 @@ from laaciq.planning.rules import make_plans
 from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.quantization.student import Student
-from laaciq.quantization.tuning import STEP_TOKENS
+from laaciq.quantization.tuning import STEP_TOKENS, tuned_bytes
+from laaciq.scoring.operations import ModelShape
 
 ROWS = 4
 WAYS = {"recorded last (ours)": recorded_last, "torch.utils.checkpoint": recorded_first}
@@ -54,7 +55,9 @@ def main() -> None:
 
 def print_steps(model: LanguageModel, blocks: int, steps: int) -> None:
     plan = make_plans(model.anatomy, WeightOptions(method="rtn"), None).first
-    layers = StoredLayers.of(quantize_layers(model, plan), model.device).nearer()
+    layers = StoredLayers.of(quantize_layers(model, plan), model.device).nearer(
+        beside=tuned_bytes(ModelShape.of(model.kind, model.anatomy))
+    )
     student = Student(model, layers, recompute=True)
     ids = torch.arange(STEP_TOKENS, device=model.device).reshape(ROWS, -1)
 

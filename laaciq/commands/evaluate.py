@@ -21,6 +21,7 @@ from laaciq.report.findings import Findings
 from laaciq.report.html import html_report
 from laaciq.report.markdown import markdown_report
 from laaciq.trials.candidate import Candidate, Checkpoints, LoadedModel
+from laaciq.trials.memory import PAIR
 
 
 @spells_out(EvaluateOptions, EvaluateKeywords)
@@ -32,11 +33,13 @@ def evaluate(checkpoint: str | Path, *, against: str | Path, **keywords: Unpack[
     """
     chosen, settings = read_keywords(EvaluateOptions, keywords, checkpoint=checkpoint, against=against)
     folder = find_model(chosen.checkpoint)
-    with replace(open_session(chosen, settings), pair=not folder.is_ours) as session:
+    opened = open_session(chosen, settings)
+    with opened if folder.is_ours else replace(opened, demand=PAIR) as session:
         test = session.split.test
+        costs, beside = session.costs, None if folder.is_ours else folder
         session.announce(
             f"Measuring {checkpoint} against {session.folder.name} in {len(test.languages)} languages ({test.name}).",
-            [session.costs.loading(), session.costs.loading(), session.costs.measuring(test)],
+            [costs.loading(), costs.loading(folder), costs.measuring(test, beside=beside)],
         )
         # Ours stays packed where memory does not suffice for several models.
         packed = folder.is_ours and session.placement.packed

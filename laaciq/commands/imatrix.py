@@ -15,7 +15,7 @@ from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.exporting.importance import write_importance, write_tensor_types
 from laaciq.models import find_model, load
-from laaciq.models.loading import named_dtype, pick_device
+from laaciq.models.computing import named_dtype, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
 from laaciq.options.keywords import ImatrixKeywords
 from laaciq.planning.decision import plan_file_fingerprint, read_plan_file

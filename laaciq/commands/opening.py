@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,8 +12,19 @@ from pydantic import BaseModel
 from laaciq.commands.settings import Settings, read_keywords
 from laaciq.engine.recipe import recipe_of
 from laaciq.engine.workers import make_workers
-from laaciq.options import EvaluateOptions, ProfileOptions
+from laaciq.options import (
+    EvaluateOptions,
+    Options,
+    PlanOptions,
+    ProfileOptions,
+    QuantizeOptions,
+    RunOptions,
+    SensitivityOptions,
+    SweepOptions,
+)
 from laaciq.options.groups import MeasuredModelOptions
+from laaciq.planning.estimate import memory_demand
+from laaciq.trials.memory import MEASURING, PROFILING, Demand
 from laaciq.trials.session import Session
 
 Result = TypeVar("Result", bound=BaseModel)
@@ -41,7 +53,21 @@ def open_session(
         workers=make_workers(settings.workers, settings.ray),
         limits=settings.limits,
         allow_left_alone=getattr(options, "allow_left_alone", None),
+        demand=_memory_demand(options),
     )
+
+
+def _memory_demand(options: Options) -> Demand:
+    match options:
+        case ProfileOptions():
+            return PROFILING
+        case SensitivityOptions() | SweepOptions() | EvaluateOptions():
+            return MEASURING
+        case PlanOptions():
+            return replace(memory_demand(options.quantizing()), tuning=False)
+        case QuantizeOptions() | RunOptions():
+            return memory_demand(options.quantizing())
+    return Demand()
 
 
 def run_study(

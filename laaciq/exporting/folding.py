@@ -12,7 +12,7 @@ from laaciq.evaluation import Evaluation, evaluate_measurements
 from laaciq.exporting.results import Misfit
 from laaciq.exporting.source import CheckpointSource
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.models.loading import named_dtype
+from laaciq.models.computing import named_dtype
 from laaciq.options import MeasureOptions
 from laaciq.quantization.checkpoint import apply_checkpoint, stream_checkpoint
 from laaciq.quantization.grid import QuantizedMatrix

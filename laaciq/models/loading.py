@@ -14,10 +14,11 @@ import transformers
 from transformers import GenerationConfig
 from transformers.models.auto import modeling_auto
 
-from laaciq.engine.bfloat16 import cpu_multiplies_bfloat16, keep_onednn_safe
-from laaciq.errors import BadOption, BrokenModel, LaaciqError
+from laaciq.engine.bfloat16 import keep_onednn_safe
+from laaciq.errors import BrokenModel, LaaciqError
 from laaciq.models.anatomy import Anatomy, dissect
 from laaciq.models.checks import check_files, check_loaded, misfit
+from laaciq.models.computing import default_dtype, pick_device
 from laaciq.models.experts import split_experts
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
@@ -202,32 +203,6 @@ def _without_weights(folder: ModelFolder) -> tuple[Kind, Any]:
             module = auto_class(config).from_config(config, **NO_CODE)
             split_experts(module)
             return kind, module
-
-
-def pick_device(device: str) -> torch.device:
-    if device not in ("auto", "cpu", "cuda"):
-        raise BadOption(f"unknown device {device!r}: give auto, cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise BadOption("no CUDA device here: give --device cpu or auto")
-    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def named_dtype(name: str) -> torch.dtype | None:
-    """The type of this name; None for `auto`."""
-    return None if name == "auto" else getattr(torch, name)
-
-
-def default_dtype(place: torch.device) -> torch.dtype | str:
-    """In which a model computes: `auto` is the type of the checkpoint."""
-    return torch.float32 if place.type == "cpu" else "auto"
-
-
-def device_kind(place: torch.device) -> str:
-    """Another kind of processor adds floats in another order."""
-    if place.type == "cuda":
-        return torch.cuda.get_device_name(place)
-    bfloat16 = " with bfloat16" if cpu_multiplies_bfloat16() else ""
-    return f"{place.type}, {torch.backends.cpu.get_cpu_capability()}{bfloat16}"
 
 
 def _kind(config: Any) -> Kind:

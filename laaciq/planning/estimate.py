@@ -30,11 +30,11 @@ from laaciq.quantization.operations import (
     tuned_batches,
     tuning,
 )
-from laaciq.quantization.plan import TensorPlan
+from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.quantization.tuning import STEP_TOKENS, steps_per_epoch, tuned_bytes, validation_passages
 from laaciq.scoring.operations import Reading, backward, forward, scoring
 from laaciq.trials.estimate import CostModel, StageCost
-from laaciq.trials.memory import packed_bytes
+from laaciq.trials.memory import Demand, packed_bytes
 
 Last = Literal["plan", "checkpoint", "measurement"]
 # Seconds of HiGHS per tensor group, for one allocation.
@@ -76,6 +76,21 @@ def estimate_stages(
     return stages
 
 
+def memory_demand(options: WeightOptions) -> Demand:
+    """What these options need memory for, as far as they say it: a plan file may need all."""
+    if options.plan is not None:
+        return Demand()
+    method = find_method(options.method)
+    return Demand(moments=method.rounding != "nearest" or method.adaptive, tuning=_tuned(options) > 0)
+
+
+def _tuned(options: WeightOptions) -> int:
+    """Epochs of tuning."""
+    if options.tune is not None:
+        return options.tune
+    return EFFORT_PRESETS[options.effort].tuned if find_method(options.method).planned else 0
+
+
 @dataclass(frozen=True)
 class _Quantizing:
     """One way to quantize. `served` are the languages that may decide, None if they are not known yet."""
@@ -96,16 +111,25 @@ class _Quantizing:
     @cached_property
     def languages(self) -> list[str]:
         """The languages whose text decides."""
+        if self.given is not None and self.given.languages:
+            return self.given.languages
         chosen = self.options.calibration_languages or self.served or self.split.calibration.languages
         without = held_out(self.options)
         return [code for code in (language(name).code for name in chosen) if code not in without]
 
     @cached_property
+    def given(self) -> Plan | None:
+        """The plan in the file that the options name."""
+        if self.options.plan is None:
+            return None
+        return read_plan_file(Path(self.options.plan), self.costs.model.anatomy, self.split.calibration.languages)
+
+    @cached_property
     def tensors(self) -> list[TensorPlan]:
         """The tensors as they will be stored, in what affects the work."""
         options, anatomy = self.options, self.costs.model.anatomy
-        if options.plan is not None:
-            return read_plan_file(Path(options.plan), anatomy, self.split.calibration.languages).tensors
+        if self.given is not None:
+            return self.given.tensors
         method = find_method(options.method)
         whole = options.embedding_bits is not None or options.budget_for == "model"
         changes = {"bits": options.bits, "clip": method.clip, "rounding": method.rounding, "keep": options.keep}
@@ -120,14 +144,20 @@ class _Quantizing:
         """Passages per language for second-order rounding and tuning; see `Planner.calibration_passages`."""
         texts = self._calibration()
         most = max(map(len, texts.by_language.values()), default=0)
+        if self.given is not None and self.given.passages is not None:
+            return min(most, self.given.passages)
         if not self.planned or not most:
             return most
         tokens = self.costs.read(texts).read / sum(map(len, texts.by_language.values()))
         return min(most, self._share(ceil(self.preset.tokens * self.costs.shape.most_tokens / max(tokens, 1))))
 
     @property
+    def adaptive(self) -> bool:
+        return find_method(self.options.method).adaptive if self.given is None else bool(self.given.tables)
+
+    @property
     def tuned(self) -> int:
-        return self.options.tune if self.options.tune is not None else self.preset.tuned if self.planned else 0
+        return _tuned(self.options) if self.given is None else self.given.tuned
 
     @cached_property
     def calibrated(self) -> Reading:
@@ -229,7 +259,7 @@ class _Quantizing:
             # Second moments of one block: few for a dense model, hundreds for one with experts.
             moments = (8 if compensated else 4) * max(sum(width**2 for width in inputs) for inputs in shape.inputs)
             more += hidden + max(60 * shape.widest**2, 30 * shape.widest**2 + moments)
-        elif find_method(self.options.method).adaptive:
+        elif self.adaptive:
             work = work + second_moments(shape, self.calibrated)
             work = work + Work(products=8 * sum(o * i * i for block in shape.matrices for o, i in block))
             more += self._moment_bytes()

@@ -59,11 +59,11 @@ class FrontPoint(StrictModel):
 
 
 class Agreement(StrictModel):
-    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, and the median of
-    |measured / predicted − 1| after fitting the languages' scales.
+    """How well predicted losses agree with measured ones over random plans and languages: r of their logarithms, None with fewer than
+    three pairs of them, and the median of |measured / predicted − 1| after fitting the languages' scales.
     """
 
-    r: float
+    r: float | None
     error: float
 
 

@@ -184,5 +184,6 @@ def _shrunk(ratios: np.ndarray) -> np.ndarray:
 def agreement(probes: list[Probe], scale: np.ndarray, nll_per_kl: np.ndarray) -> Agreement:
     predicted = np.array([scale * np.array(probe.predicted) for probe in probes]).ravel()
     measured = np.array([nll_per_kl * np.array(probe.measured.divergence) for probe in probes]).ravel()
-    r = float(np.corrcoef(np.log(np.maximum(predicted, 1e-12)), np.log(np.maximum(measured, 1e-12)))[0, 1])
+    logarithms = np.log(np.maximum([predicted, measured], 1e-12))
+    r = float(np.corrcoef(logarithms)[0, 1]) if len(predicted) > 2 else None
     return Agreement(r=r, error=float(np.median(np.abs(measured / predicted - 1))))

@@ -14,7 +14,7 @@ from laaciq.engine.store import MemoryStore, Store, key_of
 from laaciq.errors import BrokenTexts
 from laaciq.models import LanguageModel
 from laaciq.models.architecture import architecture_facts
-from laaciq.models.loading import device_kind
+from laaciq.models.computing import device_kind
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import Activations, collect
 from laaciq.profiling.alignment import Alignment, alignment

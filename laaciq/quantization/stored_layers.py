@@ -57,22 +57,21 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
             parts |= layers.parts
         return cls(plans, parts, device)
 
-    def nearer(self, *, beside: float | None = None) -> StoredLayers:
-        """With the packed parts on the device if they fit there `beside` so many bytes, by default as much again, else in pinned memory; on a
-        CPU, as they are.
-        """
+    def nearer(self, *, beside: float) -> StoredLayers:
+        """With the packed parts on the device if they fit there `beside` so many bytes, else in pinned memory; on a CPU, as they are."""
         device = self.device
         if device.type != "cuda":
             return self
         stored = [part for parts in self.parts.values() for part in parts.values()]
         size = sum(part.nbytes for part in stored)
-        fits = size + (size if beside is None else beside) <= _room(device)
+        fits = size + beside <= _room(device)
         nearer = (part.to(device) for part in stored) if fits else pinned_copies(stored)
         return replace(self, parts={name: {part: next(nearer) for part in parts} for name, parts in self.parts.items()})
 
-    def near(self, name: str) -> bool:
-        """Are the packed parts of a layer on the device?"""
-        return self.parts[name]["codes"].device.type == self.device.type
+    @property
+    def near(self) -> bool:
+        """Are the packed parts on the device?"""
+        return all(parts["codes"].device.type == self.device.type for parts in self.parts.values())
 
     def with_scales(self, scales: Mapping[str, torch.Tensor]) -> StoredLayers:
         """The same codes with other scales, by name of the tensor."""

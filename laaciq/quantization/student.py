@@ -38,7 +38,7 @@ class Student(nn.Module):
         self._recompute = recompute
         self._as_original = model.device.type == "cpu" and model.dtype == torch.bfloat16
         self._products = torch.bfloat16 if self._as_original else torch.float32
-        self.layers = layers
+        self.layers, self._near = layers, layers.near
         linears = {linear.name: linear for linear in model.anatomy.linears}
         self._transposed = {name for name, linear in linears.items() if linear.transposed}
         self.copy = model.without_block_weights()
@@ -129,7 +129,7 @@ class Student(nn.Module):
             return self._codes[name]
         codes = fixed_codes(self.layers, name)
         # Unpacked codes, and packed ones that are elsewhere, stay only while they are used.
-        if not self._recompute or (isinstance(codes, PackedCodes) and self.layers.near(name)):
+        if not self._recompute or (isinstance(codes, PackedCodes) and self._near):
             self._codes[name] = codes
         return codes
 

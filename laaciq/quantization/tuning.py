@@ -98,7 +98,7 @@ def tune(
     )
     stored = StoredLayers.of(layers, model.device)
     if recompute:
-        stored = stored.nearer(beside=tuned_bytes(ModelShape.of(model.kind, model.anatomy)))
+        stored = _nearer(stored, model, progress)
     student = Student(model, stored, recompute=recompute)
     student_model = replace(model, module=student, offloaded=student.offloaded)
     pool = [(code, s) for code, passages in learned.items() for p in passages for s in p.sequences if s.targets]
@@ -143,6 +143,14 @@ def tune(
             if divergences[-1] == min(divergences):
                 best = student.stored()
     return Tuned(*best, divergences)
+
+
+def _nearer(stored: StoredLayers, model: LanguageModel, progress: Progress) -> StoredLayers:
+    """The packed codes on the model's device if they fit there beside what tuning needs."""
+    stored = stored.nearer(beside=tuned_bytes(ModelShape.of(model.kind, model.anatomy)))
+    if not stored.near:
+        progress.say("Packed codes do not fit on the GPU beside the work: tuning copies them there for every batch.")
+    return stored
 
 
 def tuned_bytes(shape: ModelShape) -> float:

@@ -275,10 +275,11 @@ def planning_sentences(planning: Planning) -> list[str]:
     best, agreement = planning.rounds[planning.chosen], planning.agreement
     worst = max(range(len(planning.languages)), key=lambda i: best.losses[i])
     probes = "the plan" if len(planning.probes) == 1 else f"the {len(planning.probes)} plans"
+    r = "" if agreement.r is None else f"r = {number(agreement.r, 2)} on a logarithmic scale and "
     sentences = [
         f"Bits were allocated to within {100 * planning.gap:.1f} % of the optimum of the sensitivity model, for the objective "
         f"'{planning.objective}'. Over languages and {probes} that rescaled its predictions, predicted and measured "
-        f"losses have r = {number(agreement.r, 2)} on a logarithmic scale and a median error of {percent(agreement.error)}.",
+        f"losses have {r}a median error of {percent(agreement.error)}.",
         f"Of {len(planning.rounds)} plan{'s' * (len(planning.rounds) > 1)} measured on validation text, number {planning.chosen + 1} "
         f"was best: its worst-off language, {planning.languages[worst]}, lost {number(best.losses[worst], 3)} nats per token. "
         "Test text was not used.",

@@ -16,7 +16,7 @@ from transformers import GenerationConfig, StoppingCriteriaList
 
 from laaciq.errors import BadOption, LaaciqError
 from laaciq.models import LanguageModel, find_model, load
-from laaciq.models.loading import pick_device
+from laaciq.models.computing import pick_device
 from laaciq.options import SpeedOptions
 from laaciq.speed.compiled import CompiledDecoding
 from laaciq.speed.layers import kernels_of, weight_bytes

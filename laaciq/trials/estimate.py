@@ -13,7 +13,8 @@ from laaciq.engine.progress import duration
 from laaciq.engine.work import Speed, Work, measure_speed
 from laaciq.errors import TooLittleMemory
 from laaciq.models import LanguageModel, ModelFolder
-from laaciq.models.loading import named_dtype, skeleton
+from laaciq.models.computing import computing_dtype, named_dtype
+from laaciq.models.loading import skeleton
 from laaciq.options import MeasureOptions
 from laaciq.profiling.activations import prepare_whole
 from laaciq.profiling.redundancy import FOLDS
@@ -22,14 +23,13 @@ from laaciq.scoring.operations import ModelShape, Reading, scoring
 from laaciq.scoring.sequences import ScoredPassage, prepare_all
 from laaciq.trials.measurement import SERVED_PROBE
 from laaciq.trials.memory import (
+    Demand,
     MemoryLimits,
     Placement,
     free_memory,
     packed_bytes,
-    place_pair,
     place_weights,
     taken_bytes,
-    usual_bytes,
 )
 
 # Passages per language to tokenize; the others are assumed to have as many tokens per byte.
@@ -132,13 +132,16 @@ class _Sample:
 
 @dataclass
 class CostModel:
-    """Cost of passing texts through a model on this machine. `model` has no weights; its tokenizer prepares samples of the texts."""
+    """Cost of passing texts through a model on this machine, in numbers of type `dtype`. `model` has no weights; its tokenizer prepares samples
+    of the texts.
+    """
 
     model: LanguageModel
     shape: ModelShape
     speed: Speed
     options: MeasureOptions
     device: torch.device
+    dtype: torch.dtype
     placement: Placement = field(default_factory=Placement)
     _samples: dict[tuple[str, bool], _Sample] = field(default_factory=dict, init=False, repr=False)
 
@@ -149,26 +152,33 @@ class CostModel:
         options: MeasureOptions,
         device: torch.device,
         limits: MemoryLimits = MemoryLimits(),
-        *,
-        pair: bool = False,
+        demand: Demand = Demand(),
     ) -> CostModel:
-        """With `pair`, of measuring another model with plain weights beside it."""
         model = skeleton(folder)
         shape = ModelShape.of(model.kind, model.anatomy)
-        usual = torch.float32 if device.type == "cpu" else torch.bfloat16
-        speed = measure_speed(device, named_dtype(options.dtype) or usual, shape.width, shape.widest)
-        number_bytes = _number_bytes(options, device)
-        place = place_pair if pair else place_weights
-        return cls(model, shape, speed, options, device, place(shape, device, limits, number_bytes))
+        dtype = computing_dtype(model, device, named_dtype(options.dtype))
+        speed = measure_speed(device, dtype, shape.width, shape.widest)
+        placement = place_weights(shape, device, limits, dtype.itemsize, demand)
+        return cls(model, shape, speed, options, device, dtype, placement)
 
     @property
     def number_bytes(self) -> int:
         """Bytes per weight of a model."""
-        return _number_bytes(self.options, self.device)
+        return self.dtype.itemsize
 
     @property
     def model_bytes(self) -> int:
         return self.number_bytes * self.shape.parameters
+
+    @property
+    def _placed_bytes(self) -> int:
+        """Those of its weights that are on the device."""
+        return min(self.model_bytes, self.placement.most_bytes or self.model_bytes)
+
+    @property
+    def unpinned_bytes(self) -> int:
+        """Those of its offloaded weights that are not in pinned memory: they lie in files, or in host memory if they were dequantized."""
+        return max(0, self.model_bytes - self._placed_bytes - self.placement.pinned_bytes)
 
     # Texts
 
@@ -225,8 +235,7 @@ class CostModel:
         device. `readings` is how often the blocks are read: those that lie in files cost time, those in pinned memory none. Candidates wait for
         codes in host memory.
         """
-        whole = self.model_bytes
-        there = min(whole, self.placement.most_bytes or whole)
+        whole, there = self.model_bytes, self._placed_bytes
         # Models with plain weights; beside them, packed candidates have two blocks at a time on the device.
         plain = min(models, 2.0) if self.placement.pair else 1.0
         each = 2 * whole / self.shape.blocks if self.placement.packed else whole
@@ -239,23 +248,27 @@ class CostModel:
         codes = packed_bytes(self.shape) if self.placement.packed else 0.0
         near = 0.0 if self.placement.away else min(models - plain, 1)
         away = (models - plain - near) * codes
-        pinned = plain * min(whole - there, self.placement.pinned_bytes)
-        work = work + Work(copied=readings * (plain * (whole - there) - pinned), pinned=readings * away)
+        pinned = plain * (whole - there - self.unpinned_bytes)
+        work = work + Work(copied=readings * plain * self.unpinned_bytes, pinned=readings * away)
         device_bytes = taken_bytes(size + near * codes, self.device)
-        return StageCost(work.seconds(self.speed), _CUDA_BYTES + pinned + away, device_bytes, name=name)
+        memory = _CUDA_BYTES + pinned + away + (0.0 if self.model.folder.is_plain else self.unpinned_bytes)
+        return StageCost(work.seconds(self.speed), memory, device_bytes, name=name)
 
-    def loading(self) -> StageCost:
-        """Reading weights from disk and checking them for NaN."""
-        shape = self.shape
+    def loading(self, folder: ModelFolder | None = None) -> StageCost:
+        """Reading weights from disk and checking them for NaN; of another model of this shape if its `folder` is given."""
+        shape, folder = self.shape, folder or self.model.folder
         work = Work(elements=_LOAD_ELEMENTS * shape.parameters, calls=_LOAD_CALLS)
-        if self.model.folder.gguf_file is not None:
+        if folder.gguf_file is not None:
             work = work + Work(elements=_GGUF_ELEMENTS * shape.parameters, calls=_GGUF_TOKEN_CALLS * shape.vocabulary)
+        files = sum(path.stat().st_size for path in folder.weight_files)
         if self.device.type != "cpu":
-            # Tensor by tensor, from files that are mapped.
-            return self.stage("loading", work + Work(copied=self.model_bytes))
-        stage = self.stage("loading", work, more_bytes=self._file_bytes)
+            stage = self.stage("loading", work + Work(copied=self.model_bytes))
+            # Tensor by tensor, from files that are mapped; what is quantized is in host memory as a whole before it is moved.
+            whole = 0 if folder.is_plain else files if folder.is_ours else self.model_bytes
+            return replace(stage, memory_bytes=max(stage.memory_bytes, _CUDA_BYTES + whole))
+        stage = self.stage("loading", work, more_bytes=files)
         # Read in host memory first.
-        return replace(stage, memory_bytes=max(stage.memory_bytes, _BASE_BYTES + self._file_bytes))
+        return replace(stage, memory_bytes=max(stage.memory_bytes, _BASE_BYTES + files))
 
     def profiling(self, texts: Texts) -> StageCost:
         """Scanning the weights and reading every language once, with the jackknifed spectrum of its last block."""
@@ -278,8 +291,17 @@ class CostModel:
         logits, sums = min(1.0, self._logits_share(reading)), 8 * FOLDS * shape.width**2
         return self.stage("profile", work, logits=logits, more_bytes=sums, readings=reading.batches)
 
-    def measuring(self, texts: Texts, candidates: int = 1, *, served: Iterable[str] | None = None) -> StageCost:
-        """Measuring language by language. Languages that are not `served` (None: all are) are measured on a few passages."""
+    def measuring(
+        self,
+        texts: Texts,
+        candidates: int = 1,
+        *,
+        served: Iterable[str] | None = None,
+        beside: ModelFolder | None = None,
+    ) -> StageCost:
+        """Measuring language by language. Languages that are not `served` (None: all are) are measured on a few passages. The candidate may be
+        another model, `beside`.
+        """
         chosen = None if served is None else set(served)
         reading = Reading()
         for code, passages in texts.by_language.items():
@@ -292,7 +314,9 @@ class CostModel:
         applied = Work(elements=60 * candidates * self.shape.parameters)
         work = scoring(self.shape, reading, candidates, on_cpu=self._on_cpu) + applied
         logits = 2 * self._logits_share(reading)
-        return self.stage("measuring", work, models=1 + candidates, logits=logits, readings=reading.batches)
+        stage = self.stage("measuring", work, models=1 + candidates, logits=logits, readings=reading.batches)
+        dequantized = beside is not None and not beside.is_plain and not self._on_cpu
+        return replace(stage, memory_bytes=stage.memory_bytes + self.unpinned_bytes) if dequantized else stage
 
     def _logits_share(self, reading: Reading) -> float:
         """The share of the bound that the largest batch of these texts takes."""
@@ -306,15 +330,6 @@ class CostModel:
     def _logits_bound(self) -> int:
         return 4 * self.shape.vocabulary * self.batch_tokens
 
-    @property
-    def _file_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.model.folder.weight_files)
-
 
 def _gigabytes(count: float) -> str:
     return f"{count / 2**30:.1f} GB"
-
-
-def _number_bytes(options: MeasureOptions, device: torch.device) -> int:
-    chosen = named_dtype(options.dtype)
-    return usual_bytes(device) if chosen is None else chosen.itemsize

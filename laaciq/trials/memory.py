@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from laaciq.errors import BadOption, TooLittleMemory
-from laaciq.models.loading import pick_device
+from laaciq.models.computing import pick_device
 from laaciq.quantization.tuning import tuned_bytes
 from laaciq.scoring.likelihood import tokens_per_batch
 from laaciq.scoring.operations import ModelShape
@@ -61,6 +61,25 @@ def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
 
 
 @dataclass(frozen=True)
+class Demand:
+    """What a command needs memory for beside the original and the text that it measures; by default, all that any command needs. `candidates`
+    are packed codes, `moments` those of layer inputs with their factors, `tuning` what is tuned. With `pair`, a second model with plain weights
+    is measured.
+    """
+
+    candidates: bool = True
+    moments: bool = True
+    tuning: bool = True
+    pair: bool = False
+
+
+# Of commands that only measure: the original; candidates that read no text; the original and another model.
+PROFILING = Demand(candidates=False, moments=False, tuning=False)
+MEASURING = Demand(moments=False, tuning=False)
+PAIR = Demand(candidates=False, moments=False, tuning=False, pair=True)
+
+
+@dataclass(frozen=True)
 class Placement:
     """`most_bytes` of the original's weights may be on the device, None if all are. Blocks that do not fit are offloaded: at most
     `pinned_bytes` of them to pinned host memory, the others stay in their files. If candidates are `packed`, their blocks are dequantized when
@@ -75,57 +94,35 @@ class Placement:
 
 
 def place_weights(
-    shape: ModelShape, device: torch.device, limits: MemoryLimits, number_bytes: int | None = None
+    shape: ModelShape,
+    device: torch.device,
+    limits: MemoryLimits,
+    number_bytes: int,
+    demand: Demand = Demand(),
 ) -> Placement:
-    """As many weights on the device as there is room for beside the work. Raises `TooLittleMemory` if one block at a time is too much, and
-    `BadOption` if host memory is bounded beside a GPU on which all weights are. `number_bytes` are those of a weight, by default 4 on a CPU and
-    2 elsewhere.
+    """As many weights, of `number_bytes` each, on the device as there is room for beside what is in `demand`. Raises `TooLittleMemory` if one
+    block at a time is too much, and `BadOption` if host memory is bounded beside a GPU on which all weights are.
     """
+    models = 2 if demand.pair else 1
     bound = device_bound(device, limits)
     if bound is None:
-        return Placement()
-    width = number_bytes or usual_bytes(device)
-    room = bound - working_bytes(shape, device, width)
-    size = width * shape.parameters
+        return Placement(pair=demand.pair)
+    size, fewest = models * number_bytes * shape.parameters, models * _fewest_weights(shape, number_bytes)
+    room = bound - working_bytes(shape, device, number_bytes, demand)
     if room >= size:
         _refuse_host_limit(device, limits)
-        return Placement(packed=room < _MODELS * size)
-    least = least_bytes(shape, device, width)
+        return Placement(packed=demand.candidates and room < _MODELS * size, pair=demand.pair)
+    least = least_bytes(shape, device, number_bytes, demand)
     if bound < least:
         raise TooLittleMemory(_too_little(least, device, limits))
-    if device.type == "cpu":
-        return Placement(int(room), packed=True)
-    host = _pinnable_bytes(limits)
-    alone = _fewest_weights(shape, width)
-    if room >= alone:
-        return Placement(int(room), packed=True, pinned_bytes=int(host))
+    host = 0.0 if device.type == "cpu" else _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
+    if room >= fewest:
+        return Placement(int(room / models), packed=True, pinned_bytes=int(host / models), pair=demand.pair)
     codes = packed_bytes(shape)
     if host < codes:
-        raise TooLittleMemory(_too_little_for_codes(codes / _PINNED, taken_bytes(bound - room + alone, device), limits))
-    return Placement(int(alone), packed=True, pinned_bytes=int(host - codes), away=True)
-
-
-def place_pair(
-    shape: ModelShape, device: torch.device, limits: MemoryLimits, number_bytes: int | None = None
-) -> Placement:
-    """As `place_weights`, for two models with plain weights that are only measured: they share the room."""
-    bound = device_bound(device, limits)
-    if bound is None:
-        return Placement(pair=True)
-    width = number_bytes or usual_bytes(device)
-    room = bound - measuring_bytes(shape, device, width)
-    if room >= 2 * width * shape.parameters:
-        _refuse_host_limit(device, limits)
-        return Placement(pair=True)
-    least = bound - room + 2 * _fewest_weights(shape, width)
-    if bound < least:
-        raise TooLittleMemory(_too_little(least, device, limits))
-    host = 0.0 if device.type == "cpu" else _pinnable_bytes(limits)
-    return Placement(int(room / 2), packed=True, pinned_bytes=int(host / 2), pair=True)
-
-
-def _pinnable_bytes(limits: MemoryLimits) -> float:
-    return _PINNED * (limits.host or free_memory(torch.device("cpu")) or 0)
+        needed = taken_bytes(bound - room + fewest, device)
+        raise TooLittleMemory(_too_little_for_codes(codes / _PINNED, needed, limits))
+    return Placement(int(fewest), packed=True, pinned_bytes=int(host - codes), away=True)
 
 
 def _refuse_host_limit(device: torch.device, limits: MemoryLimits) -> None:
@@ -134,9 +131,10 @@ def _refuse_host_limit(device: torch.device, limits: MemoryLimits) -> None:
         raise BadOption("--host-memory has no effect here: all weights fit on the GPU, so leave it out")
 
 
-def least_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
-    """Memory of the work with the fewest weights on the device, and with the codes of what is tuned in host memory."""
-    return working_bytes(shape, device, number_bytes, away=True) + _fewest_weights(shape, number_bytes)
+def least_bytes(shape: ModelShape, device: torch.device, number_bytes: int, demand: Demand = Demand()) -> float:
+    """Memory of the work with the fewest weights on the device, and with codes in host memory."""
+    models = 2 if demand.pair else 1
+    return working_bytes(shape, device, number_bytes, demand, away=True) + models * _fewest_weights(shape, number_bytes)
 
 
 def _fewest_weights(shape: ModelShape, number_bytes: int) -> float:
@@ -174,27 +172,31 @@ def taken_bytes(size: float, device: torch.device) -> float:
     return size / _USABLE + _CUDA_CONTEXT if device.type == "cuda" else size
 
 
-def usual_bytes(device: torch.device) -> int:
-    """Bytes per weight of a model by default: float32 on a CPU, 16 bits elsewhere."""
-    return 4 if device.type == "cpu" else 2
-
-
 def measuring_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
     """Memory beside weights to measure: logits of two models, outputs of all blocks for a batch, and what is inside a block."""
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
     return _logit_bytes(shape, tokens) + _reading_bytes(shape, tokens, number_bytes)
 
 
-def working_bytes(shape: ModelShape, device: torch.device, number_bytes: int, *, away: bool = False) -> float:
+def candidate_bytes(shape: ModelShape, device: torch.device, number_bytes: int) -> float:
+    """Memory to measure a packed candidate beside the original, without its codes: two of its blocks are dequantized at a time."""
+    return measuring_bytes(shape, device, number_bytes) + 2 * number_bytes * max(shape.block_weights)
+
+
+def working_bytes(
+    shape: ModelShape, device: torch.device, number_bytes: int, demand: Demand = Demand(), *, away: bool = False
+) -> float:
     """Memory beside weights that the largest stage needs: `measuring_bytes`, with second moments of the widest layer and their factors in
-    float64 instead of logits if they are larger; on a GPU, what is tuned, which is more than for a packed candidate, with its codes unless they
-    are `away`.
+    float64 instead of logits if they are larger; on a GPU also what is tuned, or a candidate, with codes unless they are `away`.
     """
     tokens = tokens_per_batch(shape.vocabulary, on_cpu=device.type == "cpu")
-    reading = max(_logit_bytes(shape, tokens), 44 * shape.widest**2) + _reading_bytes(shape, tokens, number_bytes)
-    if device.type == "cpu":
-        return reading
-    return max(reading, tuned_bytes(shape) + (0 if away else packed_bytes(shape)))
+    moments = 44 * shape.widest**2 if demand.moments else 0
+    stages = [max(_logit_bytes(shape, tokens), moments) + _reading_bytes(shape, tokens, number_bytes)]
+    if device.type != "cpu":
+        codes = 0.0 if away else packed_bytes(shape)
+        stages += [tuned_bytes(shape) + codes] if demand.tuning else []
+        stages += [candidate_bytes(shape, device, number_bytes) + codes] if demand.candidates else []
+    return max(stages)
 
 
 def _logit_bytes(shape: ModelShape, tokens: int) -> float:

@@ -20,8 +20,8 @@ from laaciq.engine.store import MemoryStore, Store, SubStore, key_of
 from laaciq.engine.workers import ThisProcess, Workers
 from laaciq.errors import TooLittleMemory
 from laaciq.models import LanguageModel, ModelFolder, find_model, load
+from laaciq.models.computing import default_dtype, device_kind, named_dtype, pick_device
 from laaciq.models.left_alone import announced_left_alone
-from laaciq.models.loading import default_dtype, device_kind, named_dtype, pick_device
 from laaciq.options import OUTLIER_KURTOSIS, MeasureOptions
 from laaciq.profiling.profile import profile_model
 from laaciq.profiling.results import Profile
@@ -30,7 +30,7 @@ from laaciq.quantization.model import Quantized, quantize_model, rounds_with_tex
 from laaciq.quantization.plan import Plan
 from laaciq.quantization.stored_layers import ROUNDED, RoundedBlocks
 from laaciq.trials.estimate import Cost, CostModel, StageCost, by_stage, require_memory, total
-from laaciq.trials.memory import MemoryLimits, Placement, bound_allocator
+from laaciq.trials.memory import Demand, MemoryLimits, Placement, bound_allocator
 from laaciq.trials.quantized_copy import QuantizedCopy
 from laaciq.trials.setup import SessionSetup
 
@@ -41,7 +41,7 @@ Value = TypeVar("Value")
 class OpenedModel:
     """The model is loaded when it is first needed: a command that is up to date loads none. Without `out`, results are kept in memory. In a
     `with` block the folder `out` is this session's alone. `workers` measure; what they find is kept by this process. `allow_left_alone` is
-    None if nothing is quantized. With `pair`, another model with plain weights is measured beside it."""
+    None if nothing is quantized. `demand` is what memory is needed for beside the model."""
 
     folder: ModelFolder
     split: Split
@@ -55,7 +55,7 @@ class OpenedModel:
     workers: Workers = field(default_factory=ThisProcess)
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     allow_left_alone: bool | None = None
-    pair: bool = False
+    demand: Demand = field(default_factory=Demand)
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     _reserved: tuple[int, Cost] | None = field(default=None, init=False, repr=False)
@@ -78,6 +78,7 @@ class OpenedModel:
         workers: Workers | None = None,
         limits: MemoryLimits | None = None,
         allow_left_alone: bool | None = None,
+        demand: Demand | None = None,
     ) -> Self:
         """From names: a model, texts, some of their languages, and at most this many test passages per language. `recipe` is
         written beside the results.
@@ -92,6 +93,7 @@ class OpenedModel:
             None if out is None else Path(out), description or {}, overwrite, recipe, workers or ThisProcess(),
             limits or MemoryLimits(),
             allow_left_alone,
+            demand or Demand(),
         )  # fmt: skip
 
     @classmethod
@@ -148,7 +150,10 @@ class OpenedModel:
     def _where(self, folder: ModelFolder) -> dict[str, Any]:
         """How a model is loaded: where there is room for its weights, and torch then takes no more."""
         placement = self.placement
-        if self.place.type == "cpu" and placement.most_bytes is not None and not folder.is_plain:
+        bounded = self.place.type == "cpu" or (
+            self.limits.host is not None and self.limits.host < self.costs.model_bytes
+        )
+        if bounded and placement.most_bytes is not None and not folder.is_plain:
             raise TooLittleMemory(
                 f"--host-memory does not suffice for {folder.name}: its weights are dequantized into host memory as a whole; give more, or "
                 "leave it out"
@@ -201,7 +206,7 @@ class OpenedModel:
 
     @cached_property
     def costs(self) -> CostModel:
-        return CostModel.of(self.folder, self.options, self.place, self.limits, pair=self.pair)
+        return CostModel.of(self.folder, self.options, self.place, self.limits, self.demand)
 
     def announce(self, sentence: str, stages: Sequence[StageCost]) -> None:
         """Print what will be done and its estimated cost, by stage if several take long. Raises an error if memory does not suffice, or if too

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import torch
@@ -16,6 +17,8 @@ from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.kept import to_16bit
 from laaciq.quantization.plan import TensorPlan
 from laaciq.quantization.stored_layers import StoredLayers
+from laaciq.scoring.operations import ModelShape
+from laaciq.trials.memory import candidate_bytes
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,12 @@ class _PackedBlocks:
         self._transposed = {linear.name for linear in original.anatomy.linears if linear.transposed}
         self.clear()
 
+    @cached_property
+    def _beside(self) -> float:
+        """Bytes of what is computed while the candidate is measured."""
+        model = self._original
+        return candidate_bytes(ModelShape.of(model.kind, model.anatomy), model.device, model.dtype.itemsize)
+
     def attached(self) -> LanguageModel:
         """A copy of the original whose blocks fetch their weights here."""
         model = self._original.without_block_weights()
@@ -108,7 +117,7 @@ class _PackedBlocks:
         # What was there before need not lie beside the new ones.
         self.clear()
         self._weights = weights
-        self._layers = StoredLayers.of(weights.layers, model.device).nearer()
+        self._layers = StoredLayers.of(weights.layers, model.device).nearer(beside=self._beside)
         prefixes = tuple(f"{name}." for name in model.anatomy.block_names)
         for name, parameter in model.module.named_parameters():
             if not name.startswith(prefixes):

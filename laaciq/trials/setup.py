@@ -14,7 +14,7 @@ from laaciq.engine.store import Store
 from laaciq.errors import BadOption, BrokenModel
 from laaciq.models import ModelFolder
 from laaciq.options import MeasureOptions
-from laaciq.trials.memory import MemoryLimits
+from laaciq.trials.memory import Demand, MemoryLimits
 
 if TYPE_CHECKING:
     from laaciq.trials.opened_model import OpenedModel
@@ -34,14 +34,17 @@ class SessionSetup:
     fingerprint: str
     computed_with: dict[str, str]
     limits: MemoryLimits
+    demand: Demand
 
     @classmethod
     def of(cls, session: OpenedModel) -> SessionSetup:
         # A worker has another current folder.
         folder = replace(session.folder, path=session.folder.path.absolute())
         device = session.place.type
-        computed_with, limits = session.computed_with, session.limits
-        return cls(folder, session.split, session.options, device, folder.fingerprint, computed_with, limits)
+        return cls(
+            folder, session.split, session.options, device, folder.fingerprint, session.computed_with, session.limits,
+            session.demand,
+        )  # fmt: skip
 
     def __call__(self, progress: Progress, store: Store) -> Session:
         from laaciq.trials.session import Session
@@ -56,7 +59,9 @@ class SessionSetup:
                 f"worker on {machine}: the files of the model at {self.folder.path} differ from those here, or their times do: "
                 "put it in a folder that all machines share, or copy it with times"
             )
-        session = Session(self.folder, self.split, self.options, progress, self.device, limits=self.limits)
+        session = Session(
+            self.folder, self.split, self.options, progress, self.device, limits=self.limits, demand=self.demand
+        )
         session.__dict__["store"] = store
         if session.computed_with != self.computed_with:
             raise BadOption(

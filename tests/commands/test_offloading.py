@@ -22,9 +22,11 @@ OPTIONS = {"passages": 3, "served_bound": 100, "device": "cpu", "budget": 4.0}
 @pytest.fixture
 def one_block_at_a_time(monkeypatch):
     """As if there were room for nothing else. Tiny models have small blocks, and the work beside them is large."""
-    for place, pair in (("place_weights", False), ("place_pair", True)):
-        placement = memory.Placement(1, packed=True, pair=pair)
-        monkeypatch.setattr(f"laaciq.trials.estimate.{place}", lambda *_, placement=placement: placement)
+
+    def place(shape, device, limits, number_bytes, demand):
+        return memory.Placement(1, packed=True, pair=demand.pair)
+
+    monkeypatch.setattr("laaciq.trials.estimate.place_weights", place)
 
 
 @pytest.fixture

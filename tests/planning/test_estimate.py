@@ -5,13 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+import laaciq
+from laaciq.commands.opening import open_session
+from laaciq.commands.settings import Settings
 from laaciq.corpus import read_split
 from laaciq.engine.work import Speed, Work
-from laaciq.models import find_model
-from laaciq.options import MeasureOptions, WeightOptions
-from laaciq.planning.estimate import estimate_stages
+from laaciq.errors import TooLittleMemory
+from laaciq.models import ModelFolder, find_model
+from laaciq.options import MeasureOptions, PlanOptions, WeightOptions
+from laaciq.planning.estimate import estimate_stages, memory_demand
 from laaciq.trials.estimate import CostModel
-from laaciq.trials.memory import Placement, packed_bytes
+from laaciq.trials.memory import Demand, MemoryLimits, Placement, packed_bytes
 from tests.families import save_family
 from tests.tiny import save_tiny
 
@@ -75,6 +79,45 @@ def test_blocks_that_are_read_from_files_cost_time(tmp_path, split):
         assert (away[name].device_bytes < stage.device_bytes) == runs
 
 
+def test_what_is_dequantized_lies_in_host_memory_as_a_whole(tmp_path, split, monkeypatch):
+    """Beside a GPU: while it is loaded, and then as far as it is neither on the GPU nor pinned. A plain model stays in its files."""
+    folder = find_model(save_tiny("llama", tmp_path))
+    costs = CostModel.of(folder, MeasureOptions(), torch.device("cpu"))
+    whole = costs.model_bytes
+    placement = Placement(whole // 2, packed=True, pinned_bytes=whole // 4)
+    costs = replace(
+        costs, device=torch.device("cuda"), speed=replace(SPEED, copied=1e6, pinned=1e7), placement=placement
+    )
+
+    def memory(of=None, beside=None):
+        measuring = costs.measuring(split.test, beside=beside).memory_bytes
+        return costs.loading(of).memory_bytes, measuring
+
+    plain = memory()
+    assert memory(folder, folder) == plain
+    monkeypatch.setattr(ModelFolder, "is_plain", False)
+    rest = whole - whole // 2 - whole // 4
+    loading, measuring = memory()
+    assert loading - plain[0] == whole - whole // 4
+    assert measuring - plain[1] == rest
+    assert memory(folder, folder)[1] - measuring == rest
+
+
+def test_host_memory_that_cannot_be_kept_beside_a_gpu_is_refused(tmp_path, monkeypatch):
+    folder = find_model(save_tiny("llama", tmp_path))
+    session = open_session(PlanOptions(model=str(tmp_path)), Settings())
+    costs = CostModel.of(folder, MeasureOptions(), torch.device("cpu"))
+    session.__dict__["costs"] = replace(costs, placement=Placement(1, packed=True))
+    monkeypatch.setattr(type(session), "place", torch.device("cuda"))
+    for limit, plain in ((costs.model_bytes, False), (costs.model_bytes - 1, True)):
+        session.limits = MemoryLimits(host=limit)
+        monkeypatch.setattr(ModelFolder, "is_plain", plain)
+        assert session.loaded_by(lambda folder, **where: where)["most_bytes"] == 1
+    monkeypatch.setattr(ModelFolder, "is_plain", False)
+    with pytest.raises(TooLittleMemory, match="--host-memory does not suffice"):
+        session.loaded_by(lambda folder, **where: where)
+
+
 def test_curvature_on_an_accelerator_counts_the_batches_that_run(tmp_path, split):
     dense, experts = save_tiny("llama", tmp_path / "dense"), save_family("Qwen3-MoE", tmp_path / "experts")
     # Most of the time of so small a model goes into starting operations, and there are few batches.
@@ -82,3 +125,41 @@ def test_curvature_on_an_accelerator_counts_the_batches_that_run(tmp_path, split
     # One by one, where gradients of sequences cannot be told apart.
     assert seconds(dense, split, "cuda", budget_for="model") == seconds(dense, split, "cpu", budget_for="model")
     assert seconds(experts, split, "cuda") == seconds(experts, split, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "demand"),
+    [
+        ({"method": "planned"}, Demand()),
+        ({"method": "planned", "tune": 0}, Demand(tuning=False)),
+        ({"method": "gptq"}, Demand(tuning=False)),
+        ({"method": "adaptive"}, Demand(tuning=False)),
+        ({"method": "rtn"}, Demand(moments=False, tuning=False)),
+        ({"method": "minimax", "tune": 1}, Demand(moments=False)),
+        ({"plan": "plan.json"}, Demand()),
+    ],
+)
+def test_memory_is_needed_for_what_the_method_does(options, demand):
+    assert memory_demand(WeightOptions(**options)) == demand
+
+
+def test_a_plan_file_takes_what_its_plan_does(tmp_path, split):
+    """Its tuning, its number of passages and its languages, whatever the options of a method would be."""
+    model, file = save_tiny("llama", tmp_path / "model"), tmp_path / "plan.json"
+    made = {"languages": ["eng", "swa"], "served_bound": 100, "device": "cpu", "group_size": 16}
+    plan = laaciq.plan(model, out=file, calibration_languages=["swa"], tune=2, **made).plan
+    costs = CostModel.of(find_model(model), MeasureOptions(), torch.device("cpu"))
+    # Where starting operations and rounding take no time, reading text does.
+    reading = Speed(products=1e9, factorizations=1e15, elements=1e15, calls=1e15)
+
+    def seconds(stage, **changed):
+        file.write_text(plan.model_copy(update=changed).model_dump_json())
+        options = WeightOptions(plan=str(file))
+        stages = estimate_stages(replace(costs, speed=reading), split, options, last="checkpoint", served=["eng"])
+        return {stage.name: stage.seconds for stage in stages}.get(stage)
+
+    assert seconds("tuning", tuned=0) is None
+    assert seconds("tuning", tuned=6) > 2 * seconds("tuning")
+    for stage in ("rounding", "tuning"):
+        assert seconds(stage, passages=4 * plan.passages) > 1.5 * seconds(stage)
+        assert seconds(stage, weights={"eng": 0.5, "swa": 0.5}) > 1.5 * seconds(stage)

@@ -15,6 +15,7 @@ from laaciq.planning.budget import user_weights
 from laaciq.planning.decision import calibrate, decide
 from laaciq.planning.minimax import IMPROVEMENT
 from laaciq.quantization.model import quantize_layers
+from laaciq.report.wording import planning_sentences
 from tests.short_texts import write_short_texts
 from tests.tiny import save_tiny
 
@@ -51,6 +52,14 @@ def test_a_budget_for_the_whole_model_counts_embeddings(model, texts):
     result = planned(model, texts, budget=7.0, budget_for="model")
     assert result.plan.size.model_bits_per_weight <= 7.0
     assert result.plan.token_matrices
+
+
+def test_predictions_for_one_language_and_one_plan_have_no_correlation(model, texts, tmp_path):
+    result = planned(model, texts, calibration_languages=["swa"], out=tmp_path / "plan.json")
+    assert (len(result.probes), result.agreement.r) == (1, None)
+    assert " losses have a median error of " in planning_sentences(result)[0]
+    # What is written is read back.
+    assert planned(model, texts, calibration_languages=["swa"], out=tmp_path / "plan.json") == result
 
 
 def test_without_a_budget_it_is_as_large_as_the_plain_grid(model, texts):

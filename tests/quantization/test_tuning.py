@@ -29,10 +29,12 @@ from laaciq.quantization.tuning import (
     _rates,
     steps_per_epoch,
     tune,
+    tuned_bytes,
     weights_by_token,
 )
 from laaciq.scoring.last_hidden import LastHidden
 from laaciq.scoring.likelihood import score
+from laaciq.scoring.operations import ModelShape
 from laaciq.scoring.sequences import ScoredSequence
 from laaciq.trials.measurement import measure_pooled
 from laaciq.trials.quantized_copy import copy_of, put_layers
@@ -75,6 +77,21 @@ def divergence(model, plan, calibration, texts):
     put_layers(model, quantized, layers, others=others)
     measured = measure_pooled(model, quantized, list(texts.by_language.values()), calibration.options)
     return np.array([sum(m.kl) / sum(m.tokens) for m in measured])
+
+
+def test_codes_that_do_not_fit_on_a_gpu_are_announced(tmp_path, monkeypatch):
+    """They must fit beside what tuning is estimated to need."""
+    said, beside = [], []
+    monkeypatch.setattr(StoredLayers, "nearer", lambda self, **room: beside.append(room["beside"]) or self)
+    monkeypatch.setattr(StoredLayers, "near", property(lambda self: not said and len(beside) == 1))
+    model, plan, calibration = tiny("llama", tmp_path, tune=1)
+    layers = list(quantize_layers(model, plan, calibration))
+    for _ in range(2):
+        progress = Progress()
+        monkeypatch.setattr(progress, "say", said.append)
+        tune(model, plan, layers, calibration, epochs=1, recompute=True, progress=progress)
+    assert said == ["Packed codes do not fit on the GPU beside the work: tuning copies them there for every batch."]
+    assert beside == [tuned_bytes(ModelShape.of("causal", model.anatomy))] * 2
 
 
 def untuned(plan):
