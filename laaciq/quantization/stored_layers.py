@@ -10,6 +10,7 @@ from typing import overload
 import torch
 from safetensors.torch import load_file, save_file
 
+from laaciq.engine.gpu_memory import room_for_tensors
 from laaciq.engine.pinned_memory import pinned_copies
 from laaciq.engine.store import Store
 from laaciq.quantization.grid import Layers, QuantizedMatrix
@@ -64,7 +65,7 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
             return self
         stored = [part for parts in self.parts.values() for part in parts.values()]
         size = sum(part.nbytes for part in stored)
-        fits = size + beside <= _room(device)
+        fits = size + beside <= room_for_tensors()
         nearer = (part.to(device) for part in stored) if fits else pinned_copies(stored)
         return replace(self, parts={name: {part: next(nearer) for part in parts} for name, parts in self.parts.items()})
 
@@ -95,14 +96,6 @@ class StoredLayers(Sequence[tuple[TensorPlan, QuantizedMatrix]]):
         if isinstance(names, str):
             return self.plans[names], self.matrix(names)
         return [(self.plans[name], self.matrix(name)) for name in names]
-
-
-def _room(device: torch.device) -> float:
-    """Bytes that torch may still take on a GPU."""
-    index = torch.cuda.current_device()
-    allowed = torch.cuda.get_per_process_memory_fraction(index) * torch.cuda.get_device_properties(index).total_memory
-    free, _ = torch.cuda.mem_get_info(index)
-    return min(allowed - torch.cuda.memory_allocated(index), free + torch.cuda.memory_reserved(index))
 
 
 def packed(

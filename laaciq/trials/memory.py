@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from laaciq.engine.gpu_memory import bound_tensors, free_bytes
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models.computing import pick_device
 from laaciq.quantization.tuning import tuned_bytes
@@ -52,12 +54,11 @@ def parse_bytes(text: str, option: str) -> int:
     return int(float(parts[1]) * _UNITS[parts[2].upper().replace("I", "")])
 
 
-def bound_allocator(device: torch.device, limits: MemoryLimits) -> None:
-    """Make torch refuse to take more GPU memory than the user allows."""
+def bound_allocator(device: torch.device, limits: MemoryLimits) -> Callable[[], None]:
+    """Make torch refuse to take more GPU memory than the user allows. Returns a function that ends that."""
     if device.type == "cuda" and limits.gpu is not None:
-        whole = torch.cuda.get_device_properties(device).total_memory
-        share = min(1.0, (limits.gpu - _CUDA_CONTEXT) / whole)
-        torch.cuda.set_per_process_memory_fraction(share, torch.cuda.current_device())
+        return bound_tensors(limits.gpu - _CUDA_CONTEXT)
+    return lambda: None
 
 
 @dataclass(frozen=True)
@@ -218,8 +219,7 @@ def packed_bytes(shape: ModelShape) -> float:
 def free_memory(device: torch.device) -> int | None:
     """What this process may take, on a GPU with CUDA's own memory, of which some is taken by now; None if it is unknown."""
     if device.type == "cuda":
-        free, whole = torch.cuda.mem_get_info(device)
-        return min(free + _CUDA_BEGUN, whole)
+        return min(free_bytes() + _CUDA_BEGUN, torch.cuda.get_device_properties(device).total_memory)
     try:
         fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
         return int(fields["MemAvailable"].split()[0]) * 1024

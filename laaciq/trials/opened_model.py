@@ -59,6 +59,7 @@ class OpenedModel:
     _copies: list[QuantizedCopy] = field(default_factory=list, init=False, repr=False)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     _reserved: tuple[int, Cost] | None = field(default=None, init=False, repr=False)
+    _unbound: Callable[[], None] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def open(
@@ -127,6 +128,8 @@ class OpenedModel:
 
     def __exit__(self, failure: object, *_: object) -> None:
         try:
+            if self._unbound is not None:
+                self._unbound()
             self.workers.close()
             # It was kept in case the command is killed.
             if failure is None:
@@ -158,7 +161,7 @@ class OpenedModel:
                 f"--host-memory does not suffice for {folder.name}: its weights are dequantized into host memory as a whole; give more, or "
                 "leave it out"
             )
-        bound_allocator(self.place, self.limits)
+        self._unbound = self._unbound or bound_allocator(self.place, self.limits)
         return {
             "device": self.device,
             "dtype": named_dtype(self.options.dtype),
