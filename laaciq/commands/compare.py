@@ -49,7 +49,8 @@ def compare(model: str | Path = REFERENCE, **keywords: Unpack[CompareKeywords]) 
     session = Session(
         folder, split, chosen.measuring(), settings.progress or default_progress(), settings.device,
         target, {"command": CompareOptions(model=chosen.model).command}, settings.overwrite, recipe_of(chosen), workers,
-        allow_left_alone=chosen.allow_left_alone,
+        settings.limits,
+        chosen.allow_left_alone,
     )  # fmt: skip
     with session:
         session.announce(

@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from laaciq.commands.opening import open_session
 from laaciq.commands.settings import read_keywords, spells_out
-from laaciq.corpus import read_split
-from laaciq.corpus.used_languages import used_languages
 from laaciq.engine.escaping import shell_command
 from laaciq.engine.files import write_text
-from laaciq.engine.progress import default_progress
 from laaciq.engine.store import key_of
 from laaciq.engine.whole_output import write_whole
 from laaciq.exporting.importance import write_importance, write_tensor_types
-from laaciq.models import find_model, load
-from laaciq.models.computing import named_dtype, pick_device
-from laaciq.options import OUTLIER_KURTOSIS, REFERENCE, ImatrixOptions
+from laaciq.options import REFERENCE, ImatrixOptions
 from laaciq.options.keywords import ImatrixKeywords
 from laaciq.planning.decision import plan_file_fingerprint, read_plan_file
 from laaciq.planning.rules import equal_weights, served_languages
-from laaciq.profiling.profile import profile_model
 from laaciq.strict import StrictModel
 
 IMATRIX, TYPES, RESULT = "imatrix.gguf", "types.txt", "imatrix.json"
@@ -43,20 +38,15 @@ def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpac
     the types of its tensors are written too. Another finished result is replaced only with `overwrite`.
     """
     chosen, settings = read_keywords(ImatrixOptions, keywords, model=model)
-    folder, progress = Path(out), settings.progress or default_progress()
-    source = find_model(chosen.model)
-    split = read_split(chosen.texts, seed=chosen.seed).select(
-        used_languages(chosen.languages, chosen.texts, source.path)
-    )
+    folder, session = Path(out), open_session(chosen, settings)
+    calibration = session.split.calibration
 
     def fill(partial: Path, parts: Path) -> Imatrix:
-        loaded = load(source, device=settings.device, dtype=named_dtype(chosen.dtype))
-        languages = split.calibration.languages
-        planned = None if chosen.plan is None else read_plan_file(Path(chosen.plan), loaded.anatomy, languages)
-        measuring = chosen.measuring()
-        profile = profile_model(
-            loaded, split.calibration, measuring, outlier_kurtosis=OUTLIER_KURTOSIS, progress=progress
-        )
+        loaded = session.original
+        planned = None
+        if chosen.plan is not None:
+            planned = read_plan_file(Path(chosen.plan), loaded.anatomy, calibration.languages)
+        profile = session.profile(calibration)
         weights = planned.weights if planned else {}
         weights = weights or equal_weights(served_languages(profile, chosen.served_bound))
         files, words = [IMATRIX], ["llama-quantize", "--imatrix", str(folder / IMATRIX)]
@@ -70,8 +60,15 @@ def imatrix(model: str | Path = REFERENCE, *, out: str | Path, **keywords: Unpac
         write_text(partial / RESULT, result.model_dump_json(indent=1))
         return result
 
-    read = (source.fingerprint, split.calibration.fingerprint, plan_file_fingerprint(chosen.plan))
-    key = key_of("imatrix", str(folder), read, chosen.model_dump(), pick_device(settings.device).type)
-    return write_whole(
-        folder, Imatrix, fill, command=chosen.command, key=key, overwrite=settings.overwrite, progress=progress
-    )
+    read = (session.fingerprint, calibration.fingerprint, plan_file_fingerprint(chosen.plan))
+    key = key_of("imatrix", str(folder), read, chosen.model_dump(), session.place.type)
+    with session:
+        return write_whole(
+            folder,
+            Imatrix,
+            fill,
+            command=chosen.command,
+            key=key,
+            overwrite=settings.overwrite,
+            progress=session.progress,
+        )

@@ -14,6 +14,9 @@ from laaciq.engine.recipe import recipe_of
 from laaciq.engine.workers import make_workers
 from laaciq.options import (
     EvaluateOptions,
+    GatewayOptions,
+    ImatrixOptions,
+    InterveneOptions,
     Options,
     PlanOptions,
     ProfileOptions,
@@ -59,9 +62,9 @@ def open_session(
 
 def _memory_demand(options: Options) -> Demand:
     match options:
-        case ProfileOptions():
+        case ProfileOptions() | ImatrixOptions():
             return PROFILING
-        case SensitivityOptions() | SweepOptions() | EvaluateOptions():
+        case SensitivityOptions() | SweepOptions() | GatewayOptions() | InterveneOptions() | EvaluateOptions():
             return MEASURING
         case PlanOptions():
             return replace(memory_demand(options.quantizing()), tuning=False)

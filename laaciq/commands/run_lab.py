@@ -108,6 +108,7 @@ def _session(model: str, options: LabOptions, settings: Settings) -> Session:
         device=settings.device,
         progress=progress,
         workers=make_workers(settings.workers, settings.ray),
+        limits=settings.limits,
         allow_left_alone=options.allow_left_alone,
     )
 

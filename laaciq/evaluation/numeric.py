@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from laaciq.corpus import Texts
 from laaciq.models import LanguageModel
+from laaciq.models.offloading import BlockTensors, OffloadedBlocks
 from laaciq.strict import StrictModel
 from laaciq.trials.candidate import LoadedModel
 from laaciq.trials.session import Session
@@ -34,7 +35,8 @@ def numeric_noise(session: Session, texts: Texts) -> NumericNoise:
         texts,
         by_language={code: p.at(range(min(PASSAGES, len(p)))) for code, p in texts.by_language.items()},
     )
-    candidate = LoadedModel("numeric check", str(other), _converted(session.original, other))
+    converted = _converted(session.original, other, packed=session.placement.packed)
+    candidate = LoadedModel("numeric check", str(other), converted)
     (measured,) = session.measure([candidate], few, part="numeric")
     change = {code: abs(m.loss.sum()) / sum(m.tokens) for code, m in measured.items()}
     largest = max(change, key=lambda code: change[code])
@@ -46,5 +48,23 @@ def numeric_noise(session: Session, texts: Texts) -> NumericNoise:
     )
 
 
-def _converted(model: LanguageModel, dtype: torch.dtype) -> LanguageModel:
-    return replace(model, module=copy.deepcopy(model.module).to(dtype))
+def _converted(model: LanguageModel, dtype: torch.dtype, *, packed: bool) -> LanguageModel:
+    """The model with wider numbers. Where there is no room for a second one, a block is converted when it runs."""
+    if not packed:
+        return replace(model, module=copy.deepcopy(model.module).to(dtype))
+    converted = model.without_block_weights()
+    converted.module.to(dtype)
+    blocks = dict(enumerate(converted.blocks))
+    return replace(converted, offloaded=OffloadedBlocks(blocks, _ConvertedBlocks(model, dtype), model.device))
+
+
+@dataclass(frozen=True)
+class _ConvertedBlocks:
+    """Weights of the model's blocks as numbers of another type; a `BlockSource`."""
+
+    model: LanguageModel
+    dtype: torch.dtype
+
+    def fetch(self, index: int) -> BlockTensors:
+        tensors = self.model.block_tensors(index)
+        return {name: value.to(self.dtype) if value.is_floating_point() else value for name, value in tensors.items()}

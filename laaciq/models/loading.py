@@ -23,7 +23,7 @@ from laaciq.models.experts import split_experts
 from laaciq.models.folder import ModelFolder
 from laaciq.models.foreign import ForeignFormat, find_format, missing_library, read_weights
 from laaciq.models.no_remote_code import NO_CODE, gguf_option, read_config, read_tokenizer
-from laaciq.models.offloading import OffloadedBlocks, hollow_copy, place_blocks, tensor_bytes
+from laaciq.models.offloading import BlockTensors, OffloadedBlocks, hollow_copy, place_blocks, tensor_bytes
 from laaciq.models.plain_weights import want_plain_weights
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
@@ -66,6 +66,12 @@ class LanguageModel:
     def present(self, block: int) -> AbstractContextManager[None]:
         """Context manager: the weights of a block are on the device, and can be read there."""
         return nullcontext() if self.offloaded is None else self.offloaded.present(block)
+
+    def block_tensors(self, block: int) -> BlockTensors:
+        """The weights of a block, on the device."""
+        with self.present(block):
+            parameters = self.blocks[block].named_parameters(remove_duplicate=False)
+            return {name: value.detach() for name, value in parameters} | dict(self.blocks[block].named_buffers())
 
     def without_block_weights(self) -> LanguageModel:
         """A copy whose blocks have no weights."""

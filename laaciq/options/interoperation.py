@@ -79,6 +79,7 @@ class ImatrixOptions(MeasuredModelOptions):
     """Options of `laaciq imatrix`."""
 
     verb: ClassVar[str] = "imatrix"
+    bounds_memory: ClassVar[bool] = True
 
     plan: Source | None = Field(
         default=None,

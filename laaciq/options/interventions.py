@@ -21,6 +21,7 @@ class InterveneOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredMo
     """Options of `laaciq intervene`."""
 
     verb: ClassVar[str] = "intervene"
+    bounds_memory: ClassVar[bool] = True
     conditions: ClassVar[tuple[Condition, ...]] = (
         Only(frozenset({"kurtosis", "blocks"}), _sets("kurtosis"), "has an effect only with --do kurtosis"),
         Only(frozenset({"rates"}), _sets("tokens"), "has an effect only with --do tokens"),

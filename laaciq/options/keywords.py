@@ -128,7 +128,7 @@ class EvaluateKeywords(_BoundedKeywords, _SessionKeywords, _MeasureKeywords, tot
     passages: int | None
 
 
-class CompareKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
+class CompareKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
     passages: int | None
     methods: Sequence[str] | None
     bits: int
@@ -152,7 +152,9 @@ class SweepKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAlo
     tolerance: float
 
 
-class GatewayKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
+class GatewayKeywords(
+    _BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False
+):
     passages: int | None
     method: str
     protect: int
@@ -168,7 +170,9 @@ class MixtureKeywords(
     leave_out: Sequence[str] | None
 
 
-class InterveneKeywords(_SessionKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False):
+class InterveneKeywords(
+    _BoundedKeywords, _SessionKeywords, _MeasureKeywords, _LeftAloneKeywords, _GridKeywords, total=False
+):
     passages: int | None
     do: Cause
     kurtosis: Sequence[float]
@@ -177,7 +181,7 @@ class InterveneKeywords(_SessionKeywords, _MeasureKeywords, _LeftAloneKeywords, 
     to_bits: int
 
 
-class LabKeywords(_StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
+class LabKeywords(_BoundedKeywords, _StudyKeywords, _MeasureKeywords, _LeftAloneKeywords, total=False):
     passages: int | None
     claims: Sequence[str] | None
     quick: bool
@@ -207,7 +211,7 @@ class ExportKeywords(_WriteKeywords, _MeasureKeywords, total=False):
     fold: bool
 
 
-class ImatrixKeywords(_WriteKeywords, _MeasureKeywords, total=False):
+class ImatrixKeywords(_BoundedKeywords, _WriteKeywords, _MeasureKeywords, total=False):
     plan: str | Path | None
 
 

@@ -138,6 +138,7 @@ class CompareOptions(PassageOptions, LeftAloneOptions, MeasuredModelOptions):
     """Options of `laaciq compare`. Methods add rows to one folder, so they are not part of its name."""
 
     verb: ClassVar[str] = "compare"
+    bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
     undecisive: ClassVar[frozenset[str]] = LeftAloneOptions.undecisive | {"methods"}
 

@@ -76,6 +76,7 @@ class GatewayOptions(GridOptions, PassageOptions, LeftAloneOptions, MeasuredMode
     """Options of `laaciq gateway`."""
 
     verb: ClassVar[str] = "gateway"
+    bounds_memory: ClassVar[bool] = True
     shares_work: ClassVar[bool] = True
 
     method: TextFreeMethod = Field(default="rtn", description=_TEXT_FREE)
@@ -121,6 +122,7 @@ class LabOptions(PassageOptions, LeftAloneOptions, MeasureOptions, TextOptions):
 
     verb: ClassVar[str] = "run_lab"
     typed: ClassVar[str] = "lab run"
+    bounds_memory: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("models",)
     shares_work: ClassVar[bool] = True
 

@@ -282,9 +282,11 @@ def _mean_updates(
 
 
 def _without_blocks(model: LanguageModel, updates: dict[int, _MeanUpdate]) -> LanguageModel:
-    """A model that shares all weights with `model`, whose blocks in `updates` add their mean update only."""
-    shared = {id(tensor): tensor for tensor in (*model.module.parameters(), *model.module.buffers())}
-    module = copy.deepcopy(model.module, shared)
+    """A model that shares all weights with `model`, and whose blocks in `updates` add their mean update only."""
+    tensors = (*model.module.parameters(), *model.module.buffers())
+    # Offloaded blocks fetch them where the model's do.
+    source = () if model.offloaded is None else (model.offloaded.source,)
+    module = copy.deepcopy(model.module, {id(part): part for part in (*tensors, *source)})
 
     def replacing(mean: _MeanUpdate) -> Callable[..., Any]:
         def hook(block: Any, args: Any, kwargs: Any, output: Any) -> Any:

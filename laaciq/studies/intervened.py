@@ -59,10 +59,10 @@ class Rescaled(Portable):
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
-        yield copy.hold_weights(self.key, lambda: self._weights(copy.original))
+        yield copy.hold_weights(self.key, lambda: self._weights(copy.original, packed=copy.packed))
 
-    def _weights(self, original: LanguageModel) -> CandidateWeights:
-        changed = Rescalable(original).parameters(dict(self.powers))
+    def _weights(self, original: LanguageModel, *, packed: bool) -> CandidateWeights:
+        changed = Rescalable(original, packed=packed).parameters(dict(self.powers))
         linears = {linear.name for linear in original.anatomy.linears}
         norms = {name: value for name, value in changed.items() if name not in linears}
         return CandidateWeights(self._layers(original, changed), norms)
@@ -75,8 +75,9 @@ class Rescaled(Portable):
             if tensor.quantized:
                 linear = linears[tensor.name]
                 stored = changed.get(tensor.name)
-                matrix = linear.matrix if stored is None else stored.t() if linear.transposed else stored
-                yield tensor, quantize_matrix(matrix, tensor)
+                with original.present(linear.block):
+                    matrix = linear.matrix if stored is None else stored.t() if linear.transposed else stored
+                    yield tensor, quantize_matrix(matrix.to(original.device), tensor)
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,14 @@ class Pruned(Portable):
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
-        yield copy.hold_weights(self.key, lambda: self._weights(copy.original))
+        yield copy.hold_weights(self.key, lambda: self._weights(copy.original, packed=copy.packed))
 
-    def _weights(self, original: LanguageModel) -> CandidateWeights:
-        parameters = dict(original.module.named_parameters())
-        pruned = {linear.name: prune(parameters[linear.name], self.share) for linear in original.anatomy.linears}
+    def _weights(self, original: LanguageModel, *, packed: bool) -> CandidateWeights:
+        pruned = {}
+        for linear in original.anatomy.linears:
+            with original.present(linear.block):
+                weights = prune(linear.module.get_parameter("weight"), self.share)
+                pruned[linear.name] = weights.cpu() if packed else weights
         return CandidateWeights((), pruned, exact=True)
 
 

@@ -149,7 +149,7 @@ def _passes(once: StageCost, passes: int) -> StageCost:
 
 def _kurtosis(trial: Trial) -> list[Measured]:
     model, options = trial.session.original, trial.options
-    rescalable = Rescalable(model)
+    rescalable = Rescalable(model, packed=trial.session.placement.packed)
     blocks = list(range(len(model.anatomy.block_names))) if options.blocks is None else list(options.blocks)
     powers = {"smallest κ": rescalable.equalised(blocks)}
     powers |= {f"κ = {target:g}": rescalable.powers(dict.fromkeys(blocks, target)) for target in options.kurtosis}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,12 +16,15 @@ from torch import nn
 
 from laaciq.errors import BrokenModel
 from laaciq.models import LanguageModel
+from laaciq.models.offloading import BlockTensors, OffloadedBlocks
 from laaciq.profiling.activations import blocks_in_encoder
+from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.model import quantize_layers
-from laaciq.quantization.plan import Plan
+from laaciq.quantization.plan import Plan, TensorPlan
 from laaciq.scoring.block_calls import BlockCalls
 from laaciq.scoring.likelihood import batch_tokens, batches, target_losses
 from laaciq.scoring.sequences import ScoredPassage, ScoredSequence
+from laaciq.trials.quantized_copy import CandidateWeights, PackedBlocks
 
 BlockSet = tuple[int, ...]
 # Logits of a batch on a CPU. Below 32 MiB glibc reuses memory; above it, every batch of every set would need new pages, which takes as long
@@ -29,24 +33,19 @@ _LOGITS_BYTES, _FEWEST_TOKENS = 28 * 2**20, 256
 
 
 class ProtectableBlocks:
-    """A model's blocks, each with its original and with its quantized weights, which can be switched at no cost."""
+    """A model's blocks, each with its original or its quantized weights. Both are in memory, and are switched at no cost; with `packed`,
+    quantized weights are packed, and a block's weights are fetched when it runs.
+    """
 
     @torch.no_grad()
-    def __init__(self, model: LanguageModel, plan: Plan) -> None:
-        self.model = model
-        self.blocks: list[nn.Module] = model.blocks
-        linears = {linear.name: linear for linear in model.anatomy.linears}
-        self._weights: list[list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]] = [[] for _ in self.blocks]
-        for tensor, quantized in quantize_layers(model, plan):
-            linear = linears[tensor.name]
-            parameter = linear.module.get_parameter("weight")
-            rounded = quantized.dequantize(tensor).to(parameter.dtype)
-            rounded = (rounded.t() if linear.transposed else rounded).contiguous()
-            self._weights[linear.block].append((parameter, parameter.data, rounded))
+    def __init__(self, original: LanguageModel, plan: Plan, *, packed: bool = False) -> None:
+        layers = quantize_layers(original, plan)
+        self._switch = _FetchedBlocks(original, layers) if packed else _BlocksInMemory(original, layers)
+        self.model = self._switch.model
+        self.blocks: list[nn.Module] = self.model.blocks
 
     def put(self, index: int, *, protected: bool) -> None:
-        for parameter, original, rounded in self._weights[index]:
-            parameter.data = original if protected else rounded
+        self._switch.put(index, protected=protected)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
@@ -64,6 +63,45 @@ class ProtectableBlocks:
             for index in range(len(self.blocks)):
                 self.put(index, protected=index in protected)
             yield
+
+
+class _BlocksInMemory:
+    """The original itself, whose parameters have other values while blocks are quantized."""
+
+    def __init__(self, original: LanguageModel, layers: Iterator[tuple[TensorPlan, QuantizedMatrix]]) -> None:
+        self.model = original
+        linears = {linear.name: linear for linear in original.anatomy.linears}
+        self._weights: list[list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]] = [[] for _ in original.blocks]
+        for tensor, quantized in layers:
+            linear = linears[tensor.name]
+            parameter = linear.module.get_parameter("weight")
+            rounded = quantized.dequantize(tensor).to(parameter.dtype)
+            rounded = (rounded.t() if linear.transposed else rounded).contiguous()
+            self._weights[linear.block].append((parameter, parameter.data, rounded))
+
+    def put(self, index: int, *, protected: bool) -> None:
+        for parameter, original, rounded in self._weights[index]:
+            parameter.data = original if protected else rounded
+
+
+class _FetchedBlocks:
+    """A copy without block weights, which fetches those of the original or dequantized ones; a `BlockSource`."""
+
+    def __init__(self, original: LanguageModel, layers: Iterator[tuple[TensorPlan, QuantizedMatrix]]) -> None:
+        self._original, self._packed = original, PackedBlocks(original)
+        self._protected = [True] * len(original.blocks)
+        model = original.without_block_weights()
+        self._packed.put(model, CandidateWeights(layers, exact=True))
+        blocks = OffloadedBlocks(dict(enumerate(model.blocks)), self, original.device)
+        self.model = replace(model, offloaded=blocks)
+
+    def put(self, index: int, *, protected: bool) -> None:
+        self._protected[index] = protected
+
+    def fetch(self, index: int) -> BlockTensors:
+        if not self._protected[index]:
+            return self._packed.fetch(index)
+        return self._original.block_tensors(index)
 
 
 @torch.inference_mode()

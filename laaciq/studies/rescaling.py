@@ -20,6 +20,7 @@ from torch import nn
 
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
+from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
 
 # Logits of the rescaled model, before it is quantized, may differ from the original's by this share of the largest logit; in 16 bits by so many
 # units of rounding.
@@ -96,10 +97,12 @@ class BlockRescaling:
 
 
 class Rescalable:
-    """A model whose blocks can be rescaled. `blocks` has those that read a norm directly."""
+    """A model whose blocks can be rescaled. `blocks` has those that read a norm directly. If it is `packed`, the device has no room for other
+    weights beside the model's.
+    """
 
-    def __init__(self, model: LanguageModel) -> None:
-        self.model = model
+    def __init__(self, model: LanguageModel, *, packed: bool = False) -> None:
+        self.model, self.packed = model, packed
         norms = read_norms(model)
         anatomy = model.anatomy
         self.blocks = {
@@ -129,25 +132,30 @@ class Rescalable:
 
     @torch.no_grad()
     def parameters(self, powers: Mapping[int, float]) -> dict[str, torch.Tensor]:
-        """The parameters that change, by name, with their new values."""
+        """The parameters that change, by name, with their new values; in host memory if the model is packed."""
         changed = {}
         for block, power in powers.items():
-            for read in self._block(block).norms:
-                scales = torch.from_numpy(read.scales(power)).to(self.model.device)
-                for name, parameter in read.norm.named_parameters(recurse=False):
-                    offset = read.offset if name == "weight" else 0.0
-                    value = (parameter.double() + offset) / scales - offset
-                    changed[f"{read.name}.{name}"] = value.to(parameter.dtype)
-                for linear in read.linears:
-                    matrix = (linear.matrix.double() * scales).to(linear.matrix.dtype)
-                    changed[linear.name] = (matrix.t() if linear.transposed else matrix).contiguous()
+            with self.model.present(block):
+                for name, value in self._rescaled_block(block, power):
+                    changed[name] = value.cpu() if self.packed else value
         return changed
+
+    def _rescaled_block(self, block: int, power: float) -> Iterator[tuple[str, torch.Tensor]]:
+        for read in self._block(block).norms:
+            scales = torch.from_numpy(read.scales(power)).to(self.model.device)
+            for name, parameter in read.norm.named_parameters(recurse=False):
+                offset = read.offset if name == "weight" else 0.0
+                value = (parameter.double() + offset) / scales - offset
+                yield f"{read.name}.{name}", value.to(parameter.dtype)
+            for linear in read.linears:
+                matrix = (linear.matrix.double() * scales).to(linear.matrix.dtype)
+                yield linear.name, (matrix.t() if linear.transposed else matrix).contiguous()
 
     def drift(self, powers: Mapping[int, float]) -> float:
         """Largest difference of the rescaled model's logits, as a share of the largest logit. Raises an error if it is more than rounding."""
         before = _logits(self.model)
-        with _replaced(self.model.module, self.parameters(powers)):
-            after = _logits(self.model)
+        with self._rescaled(powers) as rescaled:
+            after = _logits(rescaled)
         drift = float((after - before).abs().max() / before.abs().max())
         dtype = self.model.dtype
         if drift > max(FUNCTION_TOLERANCE, _ROUNDING_UNITS * torch.finfo(dtype).eps):
@@ -161,6 +169,17 @@ class Rescalable:
                 f"{self.model.folder.name} computes something else after this rescaling (logits differ by {100 * drift:.1f} %): {reason}"
             )
         return drift
+
+    @contextmanager
+    def _rescaled(self, powers: Mapping[int, float]) -> Iterator[LanguageModel]:
+        """The model itself, changed for as long as the context lasts; if it is packed, a copy."""
+        changed = self.parameters(powers)
+        if self.packed:
+            copy = QuantizedCopy(self.model, packed=True)
+            yield copy.hold_weights("rescaled", lambda: CandidateWeights((), changed, exact=True))
+        else:
+            with _replaced(self.model.module, changed):
+                yield self.model
 
 
 @torch.no_grad()

@@ -49,9 +49,10 @@ class SetTask(LanguageTask):
 
 
 def protectable_blocks(session: Session, plan: Plan) -> ProtectableBlocks:
-    session.copy().require_whole()
+    packed = session.placement.packed
     return session.once(
-        ("protectable blocks", plan.model_dump_json()), lambda: ProtectableBlocks(session.original, plan)
+        ("protectable blocks", plan.model_dump_json()),
+        lambda: ProtectableBlocks(session.original, plan, packed=packed),
     )
 
 

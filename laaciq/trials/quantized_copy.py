@@ -49,7 +49,7 @@ class QuantizedCopy:
         self.original, self.packed = original, packed
         self._model: LanguageModel | None = None
         self._holding: Hashable = None
-        self._blocks = _PackedBlocks(original)
+        self._blocks = PackedBlocks(original)
 
     @property
     def model(self) -> LanguageModel:
@@ -69,7 +69,7 @@ class QuantizedCopy:
         return self._hold(weights, put_on)
 
     def require_whole(self) -> None:
-        """Raise unless there is room for the original and a copy of it, as other libraries and some studies need them."""
+        """Raise unless there is room for the original and a copy of it, as other libraries need them."""
         if self.packed:
             raise TooLittleMemory(
                 f"memory does not suffice for two of {self.original.folder.name}, which this needs: "
@@ -89,7 +89,7 @@ class QuantizedCopy:
         return self.model
 
 
-class _PackedBlocks:
+class PackedBlocks:
     """Blocks that fetch dequantized weights; a `BlockSource`."""
 
     def __init__(self, original: LanguageModel) -> None:

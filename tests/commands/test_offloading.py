@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import laaciq
-from laaciq.commands.settings import Settings
 from laaciq.errors import BadOption, TooLittleMemory
 from laaciq.models import ModelFolder, offloading
 from laaciq.trials import memory
@@ -91,20 +90,52 @@ def test_the_weights_of_two_blocks_at_most_are_there(tmp_path, texts, one_block_
 
 
 @pytest.mark.usefixtures("as_beside_a_gpu")
-def test_other_verbs_give_the_same_offloaded(tmp_path, request):
-    """A profile of the original and of a checkpoint; a study that rounds on text."""
-    texts = write_short_texts(tmp_path / "texts", ["eng", "swa"], passages=30)
-    model, checkpoint = save_tiny("llama", tmp_path / "model"), tmp_path / "checkpoint"
-    laaciq.quantize(model, out=checkpoint, method="rtn", bits=4)
-    mixing = {"texts": texts, "served_bound": 100, "passages": 3, "rounds": 0, "calibration_passages": (1,)}
+@pytest.mark.parametrize(
+    "name", ["profile", "imatrix", "run", "compare", "mixture", "gateway", "intervene", "prune", "run_lab"]
+)
+def test_other_verbs_give_the_same_offloaded(name, tmp_path, request):
+    """A profile of the original and of a checkpoint; studies of every kind."""
+    texts = write_short_texts(tmp_path / "texts", ["eng", "swa", "hin"], passages=30)
+    model = save_tiny("llama", tmp_path / "model", num_hidden_layers=4)
+    read, measured = {"texts": texts}, {"texts": texts, "served_bound": 100, "passages": 4}
 
-    def results(**options):
-        return [
-            laaciq.profile(model, texts=texts, predictive=True, **options),
-            laaciq.profile(checkpoint, texts=texts, **options),
-            laaciq.mixture(model, **mixing, **options).model_dump(exclude={"command"}),
-        ]
+    def profiles(**options):
+        checkpoint = tmp_path / "checkpoint"
+        if not checkpoint.exists():
+            laaciq.quantize(model, out=checkpoint, method="rtn", bits=4)
+        profile = laaciq.profile(model, predictive=True, **read, **options)
+        return profile, laaciq.profile(checkpoint, **read, **options)
 
+    def matrix(**options):
+        laaciq.imatrix(model, out=tmp_path / "imatrix", overwrite=True, **read, served_bound=100, **options)
+        return (tmp_path / "imatrix/imatrix.gguf").read_bytes()
+
+    def beside_losses(**options):
+        chosen = {"method": "rtn", "numeric_check": True, "generate": True, "prompts": 2}
+        result = laaciq.run(model, out=tmp_path / f"{options}", **chosen, **measured, **options)
+        assert result.numeric_noise.largest > 0
+        return result.numeric_noise, result.generation
+
+    def compared(**options):
+        rows = laaciq.compare(
+            model, methods=("gptq", "planned"), out=tmp_path / f"{options}", **measured, **options
+        ).rows
+        return [row.evaluation for row in rows]
+
+    def study(verb, **options):
+        return lambda **bound: verb(model, **measured, **options, **bound).model_dump(exclude={"command"})
+
+    results = {
+        "profile": profiles,
+        "imatrix": matrix,
+        "run": beside_losses,
+        "compare": compared,
+        "mixture": study(laaciq.mixture, rounds=0, calibration_passages=(1,)),
+        "gateway": study(laaciq.gateway, protect=2),
+        "intervene": study(laaciq.intervene, do="kurtosis"),
+        "prune": study(laaciq.intervene, do="pruning"),
+        "run_lab": study(laaciq.run_lab, quick=True),
+    }[name]
     expected = results()
     request.getfixturevalue("one_block_at_a_time")
     assert results(host_memory="4GB") == expected
@@ -158,13 +189,13 @@ def test_weights_that_are_dequantized_as_a_whole_need_room_for_all(tmp_path, tex
     assert laaciq.evaluate(theirs, against=model, host_memory="8GB", **options).languages == whole.languages
 
 
-def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time, monkeypatch):
+def test_what_needs_two_whole_models_is_refused(tmp_path, one_block_at_a_time):
+    """Other libraries do. Their row says so."""
     model = save_tiny("llama", tmp_path / "model")
     options = {"languages": ["eng", "swa"], "passages": 3, "served_bound": 100, "device": "cpu"}
-    # On a GPU, what is free decides.
-    monkeypatch.setattr(Settings, "limits", memory.MemoryLimits(host=2**32))
-    with pytest.raises(TooLittleMemory, match="does not suffice for two of"):
-        laaciq.gateway(model, protect=1, out=tmp_path / "gateway", **options)
+    (row,) = laaciq.compare(model, methods=["nf4"], out=tmp_path / "compare", host_memory="4GB", **options).rows
+    assert row.evaluation is None
+    assert "memory does not suffice for two of" in row.reason
 
 
 def test_a_bound_that_is_too_small_is_refused_with_the_least(tmp_path, texts):

@@ -6,6 +6,8 @@ from laaciq.commands.opening import open_session
 from laaciq.commands.settings import Settings
 from laaciq.options import (
     EvaluateOptions,
+    ImatrixOptions,
+    InterveneOptions,
     MixtureOptions,
     PlanOptions,
     ProfileOptions,
@@ -23,6 +25,8 @@ from laaciq.trials.memory import MEASURING, PROFILING, Demand
         (ProfileOptions(), PROFILING),
         (SweepOptions(), MEASURING),
         (SensitivityOptions(), MEASURING),
+        (InterveneOptions(do="kurtosis"), MEASURING),
+        (ImatrixOptions(), PROFILING),
         (EvaluateOptions(checkpoint="reference", against="reference"), MEASURING),
         (PlanOptions(), Demand(tuning=False)),
         (QuantizeOptions(), Demand()),

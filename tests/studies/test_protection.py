@@ -54,6 +54,9 @@ def test_every_set_of_every_architecture_costs_what_a_whole_pass_says(architectu
         # The head may be run on other batches, in float32.
         assert nll == pytest.approx(expected, rel=1e-5)
     assert np.ptp(result.sum(1)) > 0.1
+    # Packed, with the weights of a block at a time.
+    fetched = ProtectableBlocks(model, make_plans(model.anatomy, WeightOptions(**GRID)).first, packed=True)
+    assert np.array_equal(nll_by_set(fetched, prepared, sets, by_prefix=shared), result)
     assert all(tensor.equal(before[name]) for name, tensor in model.module.state_dict().items())
     assert not any("forward" in vars(block) for block in blocks.blocks)
 

@@ -18,6 +18,7 @@ from laaciq.quantization.calibration import Calibration
 from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.model import quantize_layers
 from laaciq.quantization.plan import Plan, PlanSet, TensorPlan
+from laaciq.quantization.stored_layers import StoredLayers
 from laaciq.trials.candidate import Candidate, TextFreePlan
 from laaciq.trials.losses import Losses
 from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
@@ -46,7 +47,8 @@ class RuledPlans:
             # Tables share the codes, which are rounded once for all languages.
             if not plan.tables:
                 return CandidateWeights(self._layers(plan))
-            layers = self.bench.session.once(("layers", self.key), lambda: list(self._layers(plan)))
+            device = self.bench.session.original.device
+            layers = self.bench.session.once(("layers", self.key), lambda: StoredLayers.of(self._layers(plan), device))
             return CandidateWeights(layers, table=table)
 
         yield copy.hold_weights((self.key, serving, table), weights)

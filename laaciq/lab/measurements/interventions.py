@@ -56,7 +56,7 @@ def _rescaled(
     """κ = 150 in the `planted` blocks, and in the others the smallest possible if they are `equalised`; then all rounded to nearest."""
     model = bench.session.original
     try:
-        rescalable = Rescalable(model)
+        rescalable = Rescalable(model, packed=bench.session.placement.packed)
         powers = rescalable.equalised(list(rescalable.blocks)) if equalised else {}
         powers |= rescalable.powers(dict.fromkeys(planted(bench), PLANTED_KURTOSIS))
         rescalable.drift(powers)
