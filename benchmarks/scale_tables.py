@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.scale_fit import FAIR_ERROR, Fit, all_fits, choose_fit
 from benchmarks.scale_rows import FAST, GPTQ, KINDS, PEER, STREAMED, ScaleRow
-from benchmarks.scale_shapes import PREDICTED, find_shape
-from laaciq.trials.memory import least_bytes, taken_bytes
+from benchmarks.scale_shapes import MEASURED, PREDICTED, Shape, find_shape
+from laaciq.trials.memory import MEASURING, PAIR, PROFILING, Demand, least_bytes, taken_bytes
 
 GIB = 2**30
 # Aims: seconds, GiB, and ratios.
@@ -20,6 +20,13 @@ FAST_SECONDS, DEVICE_GIB, GPTQ_RATIO, FAST_RATIO = 360.0, 24.0, 1.0, 2.5
 LARGER_RATIO, HOST_RATIO, STREAMED_GIB, ANNOUNCED_RATIO = 2.2, 1.3, 24.0, 1.5
 GPUS = (1, 8, 64)
 TRIALS = 64
+# Commands, by what they need memory for.
+DEMANDS = {
+    "planned, gptq": Demand(),
+    "rtn, sweep": MEASURING,
+    "evaluate, another library's": PAIR,
+    "profile": PROFILING,
+}
 # The stage that workers share by language.
 DIVIDED = "measuring"
 Rows = Mapping[tuple[str, str], ScaleRow]
@@ -32,7 +39,7 @@ def print_tables(rows: list[ScaleRow]) -> None:
     done = {key: row for key, row in known.items() if row.failure is None}
     first = rows[0]
     print(f"\n{first.machine}. {first.tokens:,} tokens of calibration text in {first.languages} languages.\n")
-    for lines in (times(known), stages(done), announcements(done), verdicts(done), predictions(done)):
+    for lines in (times(known), stages(done), announcements(done), verdicts(done), predictions(done), least_memory()):
         print("\n".join(lines), end="\n\n")
     for row in known.values():
         if row.failure is not None:
@@ -146,6 +153,20 @@ def verdict(what: str, value: float | None, most: float) -> str:
     return f"- {what}: {value:,.2f} (aim: at most {most:g}) {'reached' if value <= most else 'MISSED'}"
 
 
+def least_memory() -> Iterator[str]:
+    """What laaciq asks for, with all blocks but one offloaded."""
+    yield "Least GPU memory, GiB, by what the command does:\n"
+    yield f"| model | {' | '.join(DEMANDS)} |"
+    yield f"|---|{'---:|' * len(DEMANDS)}"
+    for shape in (*MEASURED.values(), *PREDICTED):
+        yield f"| {shape.name} | {' | '.join(_gib(_least(shape, demand)) for demand in DEMANDS.values())} |"
+
+
+def _least(shape: Shape, demand: Demand = Demand()) -> float:
+    gpu = torch.device("cuda")
+    return taken_bytes(least_bytes(shape.costed(), gpu, torch.bfloat16.itemsize, demand), gpu)
+
+
 def predictions(rows: Rows) -> Iterator[str]:
     """Fits of time over the measured sizes, and what they say of larger models."""
     for kind in (FAST, GPTQ, PEER):
@@ -177,13 +198,11 @@ def _larger(fits: list[Fit], rows: list[ScaleRow]) -> Iterator[str]:
         + "|"
     )
     yield f"|---|{'---:|' * (2 + 2 * len(GPUS))}"
-    gpu = torch.device("cuda")
     for shape in PREDICTED:
         ends = min(fit(shape) for fit in fits), max(fit(shape) for fit in fits)
         parts = [1 - share + share / min(gpus, languages) for gpus in GPUS] + [ceil(TRIALS / gpus) for gpus in GPUS]
-        least = taken_bytes(least_bytes(shape.costed(), gpu, torch.bfloat16.itemsize), gpu)
         spans = [" to ".join(_hours(part * seconds) for seconds in ends) for part in parts]
-        yield f"| {shape.name} | {_gib(shape.bytes)} | {_gib(least)} | {' | '.join(spans)} |"
+        yield f"| {shape.name} | {_gib(shape.bytes)} | {_gib(_least(shape))} | {' | '.join(spans)} |"
 
 
 def _hours(seconds: float) -> str:

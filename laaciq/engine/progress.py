@@ -163,10 +163,12 @@ def default_progress() -> Progress:
 
 
 def duration(seconds: float) -> str:
-    """A duration in a readable unit: 40 s, 12 min, 3.5 h."""
+    """A duration in a readable unit: 40 s, 2.5 min, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60, 1 if seconds < 600 else None):g} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def _draws_bars(console: Terminal) -> bool:

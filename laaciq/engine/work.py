@@ -22,7 +22,8 @@ _LARGEST = {True: (512, 2048, 512), False: (8192, 8192, 4096)}
 class Work:
     """`products`: floating-point operations of matrix products. `factorizations`: those of Cholesky and eigenvalues in float64, in one
     thread. `elements`: numbers that elementwise operations read. `calls`: operations started, however small. `copied`: bytes that an
-    accelerator reads from files, or as slowly. `pinned`: bytes that it reads from pinned memory, and waits for.
+    accelerator reads from memory that is not pinned. `pinned`: bytes that it reads from pinned memory, and waits for; `prefetched`: bytes that
+    it reads from there while it computes.
     """
 
     products: float = 0.0
@@ -31,6 +32,7 @@ class Work:
     calls: float = 0.0
     copied: float = 0.0
     pinned: float = 0.0
+    prefetched: float = 0.0
 
     def __add__(self, other: Work) -> Work:
         return Work(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
@@ -48,8 +50,9 @@ class Work:
         starting = self.calls / speed.calls
         if speed.copied is None or speed.pinned is None:
             return computing + starting
-        # An accelerator computes while the processor starts what follows.
-        return max(computing, starting) + self.copied / speed.copied + self.pinned / speed.pinned
+        # An accelerator computes while the processor starts what follows, and while weights are on their way.
+        overlapping = max(computing, starting, self.prefetched / speed.pinned)
+        return overlapping + self.copied / speed.copied + self.pinned / speed.pinned
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ SAMPLED = 6
 _BASE_BYTES, _CUDA_BYTES = 850 * 2**20, 2500 * 2**20
 # Operations of all eigenvalues of a symmetric n×n matrix in float64, in units of n³ at the speed of a Cholesky factor.
 _EIGENVALUES = 4.0
+# Operations that a GPU starts one after the other for them, in units of n.
+_EIGENVALUE_CALLS = 5.0
+# Bytes of memory that are copied to a GPU in the time of one byte of a mapped file. (Beside an H200: 2.6 to 3.7 GB/s of files, 13B and 7B.)
+_MAPPED = 3.0
 # Operations started, and numbers read per weight, to read and check files.
 _LOAD_CALLS, _LOAD_ELEMENTS = 6e5, 30.0
 # The same of GGUF, where transformers reads the vocabulary in Python once more, token by token, and dequantizes in numpy. (Two cores, Gemma 3
@@ -232,8 +236,8 @@ class CostModel:
         readings: float = 0.0,
     ) -> StageCost:
         """The cost of `work` with this many `models` in memory, logits of this many of them at a time, and `more_bytes` on the model's
-        device. `readings` is how often the blocks are read: those that lie in files cost time, those in pinned memory none. Candidates wait for
-        codes in host memory.
+        device. `readings` is how often the blocks are read: those in pinned memory while others compute, those in files in addition. Candidates
+        wait for codes in host memory.
         """
         whole, there = self.model_bytes, self._placed_bytes
         # Models with plain weights; beside them, packed candidates have two blocks at a time on the device.
@@ -249,7 +253,12 @@ class CostModel:
         near = 0.0 if self.placement.away else min(models - plain, 1)
         away = (models - plain - near) * codes
         pinned = plain * (whole - there - self.unpinned_bytes)
-        work = work + Work(copied=readings * plain * self.unpinned_bytes, pinned=readings * away)
+        in_files = _MAPPED if self.model.folder.is_plain else 1.0
+        work = work + Work(
+            copied=readings * plain * in_files * self.unpinned_bytes,
+            pinned=readings * away,
+            prefetched=readings * pinned,
+        )
         device_bytes = taken_bytes(size + near * codes, self.device)
         memory = _CUDA_BYTES + pinned + away + (0.0 if self.model.folder.is_plain else self.unpinned_bytes)
         return StageCost(work.seconds(self.speed), memory, device_bytes, name=name)
@@ -277,7 +286,8 @@ class CostModel:
             of_language = self._reading([passages], scored=False)
             reading = reading + of_language
             size = min(shape.width, of_language.read)
-            spectra = spectra + Work(factorizations=2 * (1 + FOLDS) * _EIGENVALUES * size**3)
+            each = Work(factorizations=_EIGENVALUES * size**3, calls=0.0 if self._on_cpu else _EIGENVALUE_CALLS * size)
+            spectra = spectra + each * (2 * (1 + FOLDS))
         watched = sum(
             (inputs + outputs) * share
             for block, shares in zip(shape.matrices, shape.shares, strict=True)
@@ -286,7 +296,7 @@ class CostModel:
         hooks = Work(elements=6 * watched * reading.tokens, calls=30 * sum(map(len, shape.matrices)) * reading.batches)
         # In float64, at half the speed.
         squares = Work(products=2 * 2 * shape.width**2 * reading.read)
-        scan = Work(elements=60 * shape.parameters, copied=self.model_bytes)
+        scan = Work(elements=60 * shape.parameters, copied=_MAPPED * self.model_bytes)
         work = scoring(shape, reading, 0, on_cpu=self._on_cpu) + hooks + squares + spectra + scan
         logits, sums = min(1.0, self._logits_share(reading)), 8 * FOLDS * shape.width**2
         return self.stage("profile", work, logits=logits, more_bytes=sums, readings=reading.batches)

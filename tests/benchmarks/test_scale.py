@@ -49,10 +49,10 @@ def test_stages_are_timed_by_their_lines_and_one_within_another_is_part_of_it():
 
 @pytest.mark.parametrize(
     ("cost", "seconds"),
-    [(Cost(75, 3 * GIB, 20 * GIB), 75), (Cost(400, 3 * GIB), 420), (Cost(7200, 3 * GIB, GIB), 7200)],
+    [(Cost(75, 3 * GIB, 20 * GIB), 75), (Cost(400, 3 * GIB), 402), (Cost(7200, 3 * GIB, GIB), 7200)],
 )
 def test_what_laaciq_announces_is_read_back(cost, seconds):
-    """Durations are announced in whole minutes beyond 90 seconds."""
+    """Durations are announced in tenths of a minute beyond 90 seconds, and in whole minutes from ten on."""
     announced = Announced.of(f"Quantizing a model. This takes {cost} (tuning 20 s); existing results are kept.")
     assert announced == Announced(seconds=seconds, host_bytes=3 * GIB, device_bytes=cost.device_bytes)
     assert Announced.of("Written: out") is None
