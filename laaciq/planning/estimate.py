@@ -41,7 +41,7 @@ Last = Literal["plan", "checkpoint", "measurement"]
 _ALLOCATION_SECONDS = 0.006
 # Tokenizer and configuration of a checkpoint, and numbers read per weight when codes are packed and written.
 _WRITE_CALLS, _PACKED = 3e5, 40.0
-# Bytes that an accelerator copies from files in the time in which one byte of a checkpoint is written and the disk has it.
+# Bytes that an accelerator copies from memory in the time in which one byte of a checkpoint is written and the disk has it.
 _WRITTEN = 10.0
 # Resampling and report of a run.
 _REPORT_CALLS = 1e6

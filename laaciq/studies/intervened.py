@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from laaciq.planning.rules import make_plans
 from laaciq.quantization.grid import QuantizedMatrix
 from laaciq.quantization.matrices import quantize_matrix
 from laaciq.quantization.plan import Plan, TensorPlan
+from laaciq.studies.blockwise_weights import BlockwiseWeights
 from laaciq.studies.rescaling import Rescalable
 from laaciq.trials.candidate import Portable, TextFreePlan
 from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
@@ -59,16 +60,16 @@ class Rescaled(Portable):
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
-        yield copy.hold_weights(self.key, lambda: self._weights(copy.original, packed=copy.packed))
+        yield copy.hold_weights(self.key, lambda: self._weights(copy.original))
 
-    def _weights(self, original: LanguageModel, *, packed: bool) -> CandidateWeights:
-        changed = Rescalable(original, packed=packed).parameters(dict(self.powers))
+    def _weights(self, original: LanguageModel) -> CandidateWeights:
+        changed = Rescalable(original).parameters(dict(self.powers))
         linears = {linear.name for linear in original.anatomy.linears}
-        norms = {name: value for name, value in changed.items() if name not in linears}
+        norms = {name: changed[name] for name in changed if name not in linears}
         return CandidateWeights(self._layers(original, changed), norms)
 
     def _layers(
-        self, original: LanguageModel, changed: dict[str, torch.Tensor]
+        self, original: LanguageModel, changed: Mapping[str, torch.Tensor]
     ) -> Iterator[tuple[TensorPlan, QuantizedMatrix]]:
         linears = {linear.name: linear for linear in original.anatomy.linears}
         for tensor in self.plan.in_blocks:
@@ -93,15 +94,21 @@ class Pruned(Portable):
 
     @contextmanager
     def applied(self, copy: QuantizedCopy, language: str) -> Iterator[LanguageModel]:
-        yield copy.hold_weights(self.key, lambda: self._weights(copy.original, packed=copy.packed))
+        yield copy.hold_weights(self.key, lambda: self._weights(copy.original))
 
-    def _weights(self, original: LanguageModel, *, packed: bool) -> CandidateWeights:
-        pruned = {}
-        for linear in original.anatomy.linears:
-            with original.present(linear.block):
-                weights = prune(linear.module.get_parameter("weight"), self.share)
-                pruned[linear.name] = weights.cpu() if packed else weights
-        return CandidateWeights((), pruned, exact=True)
+    def _weights(self, original: LanguageModel) -> CandidateWeights:
+        linears = original.anatomy.linears
+
+        def pruned(block: int) -> dict[str, torch.Tensor]:
+            with original.present(block):
+                weights = {
+                    linear.name: linear.module.get_parameter("weight") for linear in linears if linear.block == block
+                }
+                return {name: prune(parameter, self.share) for name, parameter in weights.items()}
+
+        return CandidateWeights(
+            (), BlockwiseWeights({linear.name: linear.block for linear in linears}, pruned), exact=True
+        )
 
 
 @torch.no_grad()

@@ -20,6 +20,7 @@ from torch import nn
 
 from laaciq.errors import BadOption
 from laaciq.models import LanguageModel, LinearLayer
+from laaciq.studies.blockwise_weights import BlockwiseWeights
 from laaciq.trials.quantized_copy import CandidateWeights, QuantizedCopy
 
 # Logits of the rescaled model, before it is quantized, may differ from the original's by this share of the largest logit; in 16 bits by so many
@@ -67,6 +68,18 @@ class BlockRescaling:
         self._count = sum(linear.matrix.numel() for linear in linears)
         others = [_column_sums(linear.matrix).sum(1) for linear in linears if linear.name not in reading]
         self._others = np.sum(others, axis=0) if others else np.zeros(4)
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters that change."""
+        return [
+            name
+            for read in self.norms
+            for name in (
+                *(f"{read.name}.{part}" for part, _ in read.norm.named_parameters(recurse=False)),
+                *(linear.name for linear in read.linears),
+            )
+        ]
 
     def kurtosis(self, power: float) -> float:
         """κ of all linear weights of the block."""
@@ -130,26 +143,25 @@ class Rescalable:
             )
         return self.blocks[block]
 
-    @torch.no_grad()
-    def parameters(self, powers: Mapping[int, float]) -> dict[str, torch.Tensor]:
-        """The parameters that change, by name, with their new values; in host memory if the model is packed."""
-        changed = {}
-        for block, power in powers.items():
-            with self.model.present(block):
-                for name, value in self._rescaled_block(block, power):
-                    changed[name] = value.cpu() if self.packed else value
-        return changed
+    def parameters(self, powers: Mapping[int, float]) -> BlockwiseWeights:
+        """The parameters that change, by name, with their new values."""
+        blocks = {name: block for block in powers for name in self._block(block).names}
+        return BlockwiseWeights(blocks, lambda block: self._rescaled_block(block, powers[block]))
 
-    def _rescaled_block(self, block: int, power: float) -> Iterator[tuple[str, torch.Tensor]]:
-        for read in self._block(block).norms:
-            scales = torch.from_numpy(read.scales(power)).to(self.model.device)
-            for name, parameter in read.norm.named_parameters(recurse=False):
-                offset = read.offset if name == "weight" else 0.0
-                value = (parameter.double() + offset) / scales - offset
-                yield f"{read.name}.{name}", value.to(parameter.dtype)
-            for linear in read.linears:
-                matrix = (linear.matrix.double() * scales).to(linear.matrix.dtype)
-                yield linear.name, (matrix.t() if linear.transposed else matrix).contiguous()
+    @torch.no_grad()
+    def _rescaled_block(self, block: int, power: float) -> dict[str, torch.Tensor]:
+        changed = {}
+        with self.model.present(block):
+            for read in self._block(block).norms:
+                scales = torch.from_numpy(read.scales(power)).to(self.model.device)
+                for name, parameter in read.norm.named_parameters(recurse=False):
+                    offset = read.offset if name == "weight" else 0.0
+                    value = (parameter.double() + offset) / scales - offset
+                    changed[f"{read.name}.{name}"] = value.to(parameter.dtype)
+                for linear in read.linears:
+                    matrix = (linear.matrix.double() * scales).to(linear.matrix.dtype)
+                    changed[linear.name] = (matrix.t() if linear.transposed else matrix).contiguous()
+        return changed
 
     def drift(self, powers: Mapping[int, float]) -> float:
         """Largest difference of the rescaled model's logits, as a share of the largest logit. Raises an error if it is more than rounding."""
